@@ -53,7 +53,7 @@ TESTS = {  # of each room: folders of tests
     "ir": "golden ir notation proving testing simulate planner",
     "rules": "golden proving testing planner simulate",
     "lowering": "golden lowering proving cost planner",
-    "emit": "golden emit proving",
+    "emit": "golden emit proving lowering",
     "cost": "golden cost planner lowering report",
     "planner": "golden planner cost lowering simulate notation",
 }

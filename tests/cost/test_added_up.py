@@ -27,6 +27,7 @@ def peak(plan):
     return plan.cost.peak_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("after", [SLICED, READ])
 def test_the_sum_has_a_buffer_of_its_own_where_something_is_gathered(after):
     beside, alone = planned(SUM + after + GATHERED, "R"), planned(SUM + after, "R")

@@ -320,6 +320,7 @@ def test_of_equal_outputs_the_one_that_is_written_last_is_taken_first():
     assert buffers.temporary_bytes == 512
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("lives_on", "temporary"), [(False, 0), (True, 512)])
 def test_what_is_written_over_another_is_placed_for_itself(lives_on, temporary):
     """Both lie in an output until it is written; where the second is read after that, it is a temporary alone."""
@@ -331,6 +332,7 @@ def test_what_is_written_over_another_is_placed_for_itself(lives_on, temporary):
     assert buffers.temporary_bytes == temporary
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("stays", "temporary"), [(False, 512), (True, 1024)])
 def test_a_function_of_elements_stays_with_what_it_is_made_of(stays, temporary):
     """The first is no output's; what is written over it may lie in one, and leave its place to another, or stay."""
@@ -487,6 +489,7 @@ def test_rounds_of_unequal_pieces_by_hand():
     assert is_temporary(schedule, (6 + 12) * block // 6, 5)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "temporary"),
     [

@@ -178,6 +178,7 @@ def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):
     assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("named", [{"topology": "v5e:2x2"}, {"chip": "v5p"}])
 def test_a_sum_over_one_element_of_each_device_is_the_array_as_it_lies(named):
     """The gradients of a micro-batch on each device, added up: once their sum was priced above its ReduceScatter."""

@@ -440,6 +440,7 @@ def test_a_memory_limit_is_kept_or_refused_with_the_least():
     assert shardc.plan(text, memory=f"{least}B", **options).cost.peak_bytes == least
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("before", "after", "brings"), [("X ", "Y ", 2 / 3), ("X Y", "Y X", 1)])
 def test_so_is_that_of_rounds_of_pieces(before, after, brings):
     """On X=2, Y=3 a device that holds I_X lacks at most two of three cells of I_Y; of I_X, J_Y it may lack all."""

@@ -200,6 +200,7 @@ def test_the_playbook_is_silent_of_what_is_no_transformer_layer():
 # --- how they are told apart
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
@@ -261,6 +262,7 @@ STEPS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", STEPS)
 def test_the_arrays_of_a_step(name):
     after, wanted = STEPS[name]
@@ -310,6 +312,7 @@ UPDATES = {  # a program of an optimizer alone: its text, and its weights, gradi
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", UPDATES)
 def test_the_arrays_of_an_update(name):
     """Without forward and backward; and as they are called otherwise, and where they are said in another order."""
@@ -384,6 +387,7 @@ def test_what_is_kept_is_called_by_what_it_is_made_of():
     assert [kept.made for kept in plan.memory.kept] == ["x", "x · W", "add(relu(x · W), c)", "h"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("name", "wanted"), [("fsdp", "Win Wout dWin dWout"), ("tensor_parallel", ""), ("data_parallel", "dWin dWout")]
 )
@@ -395,6 +399,7 @@ def test_what_is_off_the_critical_path(name, wanted):
     assert all(step.is_collective for step in steps)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["zero_1", "fsdp"])
 def test_no_name_tells_them_apart(name):
     """The same program with other names of its arrays, in which each has that of another."""

@@ -145,6 +145,7 @@ def test_every_advice_works(question, part, other):
 LARGE = {"text": "A[I_X, J] · B[J, K] → C[I_X, K]", "mesh": {"X": 4}, "dims": dict.fromkeys("IJK", 131072)}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("chip", "capacity"), [("v5e", "16.0 GB"), ("v5p", "96.0 GB")])
 def test_the_table_and_the_json_say_whether_a_plan_fits(chip, capacity):
     """51.5 GB: 34.4 GB of B, and 8.59 GB each of A and C."""

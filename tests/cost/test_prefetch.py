@@ -91,6 +91,7 @@ def permutes(plan):
     return [step.time_s for step in plan.steps if step.op == "CollectivePermute"]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "topology", "hidden"),
     [
@@ -108,6 +109,7 @@ def test_what_is_permuted_is_sent_beside_products(text, topology, hidden):
     assert plan.cost.prefetched_s == pytest.approx(hidden * permutes(plan)[-1])
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1"])
 def test_so_it_is_in_each_trip_of_a_loop(topology):
     body = TWO_WEIGHTS.replace("return y", "x[B, D_Y] = y").replace("W1[", "W1[L, ").replace("W2[", "W2[L, ")

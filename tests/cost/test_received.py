@@ -27,6 +27,7 @@ def counted(step, block, mesh):
     return [len(elements(after, mesh, place) - elements(before, mesh, place)) for place in mesh.coordinates()]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
 @settings(max_examples=15)
 @given(data=st.data())

@@ -77,6 +77,7 @@ def test_a_move_costs_half_where_products_round_and_the_bytes_of_the_text():
     assert planned(GATHERED, formula="book").schedule.steps[0].cost.as_written is None
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [GATHERED, FORWARD, LAYERS, SEVERAL, "C[I_Y, K_X] = A[I, J_XY] · B[J_X, K]"])
 @pytest.mark.parametrize("topology", SLICES)
 def test_each_step_says_how_its_time_is_made_and_once_more_changes_nothing(text, topology):

@@ -48,6 +48,7 @@ def test_what_is_done_with_a_gathered_product_reads_it_and_is_written(function):
     assert planned((), BEHIND + function).steps[-1].formula == FUNCTIONS[function]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
 def test_what_tiles_meet_may_be_gathered_and_the_product_waits_for_it(topology):
     """x is gathered, and y added to as it is made: that gather nothing hides."""

@@ -104,6 +104,7 @@ def test_a_sum_that_a_ring_gathers_is_copied_to_an_output():
     assert left - goes_on == pytest.approx(2 * 8192 * 2048 / plan._model.chip.hbm_bandwidth)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("mesh", "topology", "is_hidden"), [("X=4,Y=4", "v5e:4x4", True), ("X=4,Y=8", "v5e:4x8", False)]
 )

@@ -48,6 +48,7 @@ def held(dims, at, mesh):
     return found
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("mesh", ["X=2,Y=4", "X=2,Y=2,Z=3"])
 def test_a_pair_sends_the_block_that_its_taker_wants(mesh):
     mesh = Mesh.of(dict((name, int(size)) for name, size in (part.split("=") for part in mesh.split(","))))

@@ -73,6 +73,7 @@ def test_pieces_that_change_devices_in_turns_or_at_once_are_proved(sizes, rank, 
     proved([pair for pair in every if isinstance(pair[0], JointExchange)], mesh, rank, topology, 10)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("before", "after"),
     [

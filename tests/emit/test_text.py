@@ -63,6 +63,7 @@ def test_a_variable_named_as_a_table_is_called_otherwise_and_a_prime_is_spelled(
 LONG = "a_name_that_is_cut_where_they_differ"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("how", [How.RING, How.CHUNKS])
 def test_what_is_left_piece_by_piece_takes_no_name_of_what_is_still_read(how):
     """A result is called as its operand was, where that is read no more: not in a ring, which reads it in each turn."""
@@ -74,6 +75,7 @@ def test_what_is_left_piece_by_piece_takes_no_name_of_what_is_still_read(how):
         assert prove(each, source(each, "v5e")).holds
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("returned", ["_1", "_2"])
 def test_what_a_loop_leaves_has_variables_of_its_own_though_nobody_reads_it(returned):
     """What is carried and what is stacked are cut to one name."""

@@ -33,6 +33,7 @@ def test_a_programs_bounds_are_as_known(first):
         assert case | found == case
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("case", KNOWN["searched"], ids=lambda case: f"{case['chip']} {case['objective']}")
 def test_what_no_path_is_cheaper_than_is_as_known(case):
     assert searched(case["mesh"], case["chip"], Objective[case["objective"]]) == case["sums"]

@@ -15,6 +15,7 @@ from known_faults import TABLE, TEXTS, said
 KNOWN = json.loads(TABLE.read_text(encoding="utf-8"))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("seed", range(len(TEXTS)))
 def test_the_same_is_said_of_each_change(seed):
     text, options = TEXTS[seed]

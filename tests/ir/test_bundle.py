@@ -15,6 +15,7 @@ from shardc.rules.placements import placements
 MESH = Mesh((("X", 2), ("S", 2), ("T", 4), ("V", 3)))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("axes", [("S", "T"), ("S", "T", "V")])
 def test_the_first_stands_for_all(axes):
     bundle = Bundle(MESH, axes)

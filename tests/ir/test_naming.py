@@ -31,6 +31,7 @@ def test_programs_that_differ_in_names_alone_are_one_and_others_are_not(text):
     assert all(by_place(shardc.parse(each, **ASKED))[0] != one[0] for each in TEXTS if each != text)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_under_its_names_the_plan_of_a_program_by_place_is_its_own(text):
     program = shardc.parse(text, **ASKED)

@@ -117,6 +117,7 @@ def test_what_leaves_a_dim_are_its_minor_axes():
             )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("reshape", "sharding", "reason"),
     [

@@ -40,6 +40,7 @@ def test_two_plans_of_a_program_cost_the_same():
     assert [step.cost for step in one.schedule.steps] == [step.cost for step in other.schedule.steps]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("value", [Mesh.of({"X": 2, "Y": 4}), Sharding.of(["XY", ""], "Z")], ids=["mesh", "sharding"])
 def test_a_value_is_made_of_what_it_shows(value):
     """What is worked out of it is not given, and two that are made apart are one key."""

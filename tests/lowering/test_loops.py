@@ -122,6 +122,7 @@ def test_a_loop_reads_each_array_in_its_own_type():
     assert streams.taken([400], 400) == (600, 400)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("made", [f"({A} ⊙ {B}) ⊙ {D}", f"{A} ⊙ ({B} ⊙ {D})"])
 def test_in_another_order_as_much_is_read(made):
     """A, B and D once each, and one array is written; the sum counts one of them."""

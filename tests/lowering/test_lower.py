@@ -131,6 +131,7 @@ def test_the_calls_of_a_form_bring_the_bytes_of_its_step(plan):
             assert math.floor(brought * local) == step.cost.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", ["bytes", "time"])
 def test_a_scatter_over_a_whole_slice_is_drawn(objective):
     """The laws above see what they are for: rounds, parts of an axis, several dims, shares exchanged."""

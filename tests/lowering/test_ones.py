@@ -64,6 +64,7 @@ def lowered(plan):
     return [*of(plan.schedule.block, lower(plan.schedule))]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", TEXTS)
 def test_sums_of_what_lies_in_memory_are_products_with_ones(text):
     assert lowered(planned(text)) == TEXTS[text]
@@ -73,6 +74,7 @@ def test_of_a_slice_of_tpus_alone():
     assert lowered(planned(f"C[I] = sum_J({A})", topology=None, chip="v5e")) == [False]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [text for text, found in TEXTS.items() if any(found) and "for" not in text])
 def test_they_are_priced_as_what_they_read(text):
     """As its loop the sum alone takes more than twice as long."""
@@ -86,6 +88,7 @@ def _sums(plan):
     return [step for step in plan.schedule.steps if isinstance(step.op, Einsum) and len(step.operands) == 1]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", [text for text, found in TEXTS.items() if any(found)])
 def test_they_are_proved_and_a_bug_in_one_is_seen(text):
     plan = planned(text)

@@ -193,6 +193,7 @@ REPEATING = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", REPEATING, ids=range(len(REPEATING)))
 def test_a_repeat_may_wait_for_what_is_made_after_the_first_was_used_and_is_held_till_then(text: str) -> None:
     """By the definition, of each step that does once more what an earlier one did, and of each `again`."""

@@ -66,6 +66,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "is_rounded"), FUNCTIONS.items())
 def test_what_leaves_the_numbers_that_it_is_given_rounds_where_they_are_made(text, is_rounded):
     block = block_of(f"D[J, K] = B[J_XY, K]; E = {text}; C[I_XY, K] = A[I_XY, J] · E")
@@ -167,6 +168,7 @@ WIDENED = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "is_narrow"), WIDENED)
 def test_the_largest_of_what_was_widened_is_sent_as_it_was(text, is_narrow):
     plan = shardc.plan(text, mesh=MESH, dims={"I": 65536, "J": 512}, topology="v5p:2x2x2", idle="keep")

@@ -121,6 +121,7 @@ def test_of_long_rows_of_bf16_for_a_tpu(dims, options, is_so):
     assert lowered(planned(f"{SCORES}; p = softmax_S(s); {READ}", dims, **options)) == [is_so]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("dims", "is_so"), [({"T": 8, "S": 256}, True), ({"T": 2048, "S": 255}, False)])
 def test_of_a_sum_of_exponentials_it_is_the_row_that_is_long(dims, is_so):
     """Where no function over dims is beside it, and whatever is left."""

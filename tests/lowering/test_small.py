@@ -43,6 +43,7 @@ def terms(plan):
     return [form.terms for form in products(plan)]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "dim"),
     [
@@ -132,6 +133,7 @@ def test_the_sizes_of_matrices_follow_from_numbers(given):
     assert Matrices.of(count * rows * summed * columns, *sizes, False) == (*given, False)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dims", [{"B": 1, "D": 2, "E": 4}, {"B": 1, "D": 1, "E": 1}])
 def test_less_than_a_number_for_each_device_is_no_matrix(dims):
     """A price may be asked of what is cut into more parts than it has numbers."""
@@ -150,6 +152,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", TEXTS)
 def test_it_is_proved_and_a_bug_in_it_is_seen(name):
     plan = planned(TEXTS[name], {"C": 8, "F": 8} if "sharded" in name else {})

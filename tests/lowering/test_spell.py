@@ -25,6 +25,7 @@ FORMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "mesh", "topology", "dims", "said"), FORMS, ids=[said for *_, said in FORMS])
 def test_a_form_is_named_with_what_its_calls_are_over(text, mesh, topology, dims, said):
     schedule = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, objective="bytes").schedule

@@ -138,6 +138,7 @@ def test_an_output_lies_in_the_tiles_of_its_last_dims(text, copied):
     assert lies_so(planned(text, LARGE)) == copied
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("to", "copied"), [("D", "W[D, H, E]{U_X}"), ("D_X", "W[D_X, H, E]")])
 def test_what_is_added_up_lies_so_before_and_what_is_scattered_after(to, copied):
     text = f"x[B_X, T, D] · q[B_X, T, H, E] → W[{to}, H, E]"

@@ -37,6 +37,7 @@ def test_a_product_that_exchanges_alone_read_names_no_type(text):
     assert unasked(planned(text, idle="keep", overlap="off")) == CASES[text]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("more", [{"dtype": "f32"}, {"topology": None}])
 def test_one_of_another_type_or_for_no_slice_does(more):
     assert unasked(planned(TEXT, **more)) == []

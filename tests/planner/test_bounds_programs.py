@@ -27,6 +27,7 @@ def wire(text, mesh, objective="bytes", dims=SHAPE, **options):
     return plan.bound.wire_bytes, plan.cost.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("count", [2, 3])
 def test_optimal_reshards_that_share_nothing_are_at_their_bound(count):
     for before, after in (("[I_X, J]", "[I, J]"), ("[I_X, J]", "[I, J_X]"), ("[I, J]{U_X}", "[I, J_X]")):
@@ -37,6 +38,7 @@ def test_optimal_reshards_that_share_nothing_are_at_their_bound(count):
     assert "(1.00× the lower bound)" in str(plan)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

@@ -424,6 +424,7 @@ def test_the_parts_of_a_chain_are_those_that_may_be_made(text):
     assert every <= made | {found.whole} and made <= every | {pair.whole for pair in found.written}
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", CHAINS)
 def test_every_order_is_reached_by_turning_pairs(text):
     """And nothing else is: a turn that multiplied parts that may not be would leave the set."""
@@ -442,6 +443,7 @@ def tree_of(expr):
     return frozenset(map(tree_of, expr.operands)) if isinstance(expr, Product) and expr.operands else str(expr)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "is_searched"),
     [

@@ -232,6 +232,7 @@ def test_sums_are_made_in_every_sensible_place_with_what_takes_no_part_sliced_fi
             assert all(axis in wanted or place in rests for axis in added)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[I_X, J]{U_Y} · B[J, K] → C[I, K]", "A[I, J_X] · B[J_X, K] → C[I, K]{U_X}"])
 def test_partial_sums_given_or_wanted_are_left_to_whole_axes(text):
     schedule = shardc.plan(text, mesh=CUBE, dims=SIZES, objective="bytes").schedule
@@ -305,6 +306,7 @@ def test_ways_in_digits_are_counted_by_axes_and_looked_for_while_some_are_left(a
     assert found(count, count - 1) == ([], [], [], count)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text", ["A[I_X, J] · B[J, K_X] · C[K, L] → D[I, L_X]", "T = A[I_X, J] · B[J, L]; D[I, L] = T + T"]
 )

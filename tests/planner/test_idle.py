@@ -65,6 +65,7 @@ def test_what_keeps_idle_axes_names_only_those_of_the_text(case, objective, data
         assert moved(leaner) <= named(case.text)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("text", OPEN)
 def test_what_is_left_open_keeps_idle_axes_too(text, objective):
@@ -168,6 +169,7 @@ def test_cuts_into_as_many_axes_as_there_may_be_are_tried_and_into_no_more():
     assert max(len(by.fine.axes) for by in common_factors(found, Objective.BYTES)) == MAX_AXES
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("moves", [True, False])
 def test_idle_axes_are_used_for_a_fiftieth_of_the_time_or_a_tenth_where_they_bring_or_need_more(moves):
     def cost(picoseconds, wire, peak):

@@ -39,6 +39,7 @@ def on_slice():
     return program, Hardware().model(program)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("array", [None, LocalBlock((32, 256), DTYPES["bf16"])], ids=["any", "small"])
 def test_the_rate_of_each_move_is_that_of_what_is_emitted_for_it(array):
     """Whatever moves equal to it were met first: of a permute whose blocks go other ways, of a smaller block."""
@@ -109,6 +110,7 @@ def test_nothing_needs_digits_between_what_has_one_axis_a_dim_nor_to_partial_sum
     assert not any(graph.flat.issuperset(pair) or graph.shardings[pair[1]].unreduced for pair in need)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[I_XY, J] · B[J_Z, K] → C[I_Z, K_XY]", "A[I_Z, J_XY] · B[J_YX, K_Z] → C[I_XYZ, K]"])
 def test_a_bound_in_digits_is_that_of_its_code(text):
     """Worked out for one choice of places, or for all together."""

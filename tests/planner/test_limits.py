@@ -191,6 +191,7 @@ def test_no_plan_is_dearer_than_what_is_written(case, objective):
     check_no_dearer_than_written(case.text, case.mesh, case.dims, objective)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("named", "given"),
     [

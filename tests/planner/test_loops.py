@@ -217,6 +217,7 @@ def test_a_loop_whose_carried_array_is_left_elsewhere_is_not_legal():
     assert any("after a trip" in str(fault) for fault in faults_of(schedule))
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "lie"),
     [

@@ -155,6 +155,7 @@ def test_under_a_smaller_limit_no_plan_is_cheaper(text, mesh, dims):
     assert times == sorted(times) and len(times) > 2
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", Objective)
 def test_of_one_statement_every_strategy_is_tried_under_a_limit(monkeypatch, objective):
     """Of several statements only the first few: of those no plan is leaner that is not among these."""

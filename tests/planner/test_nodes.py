@@ -57,6 +57,7 @@ def sharding_at(entity, place):
     return entity.search.graph.shardings[entity.states.numbers[place]]
 
 
+@pytest.mark.instant
 def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(problem, nodes):
     whole, row = array(problem, nodes, "IJ"), array(problem, nodes, "J")
     lying = nodes.lying(whole, FREE, 1)
@@ -69,6 +70,7 @@ def test_a_row_lies_as_all_rows_where_each_device_has_the_dim_and_nowhere_else(p
         assert along or sharding_at(row, at).dims == (others,)
 
 
+@pytest.mark.instant
 def test_to_stay_costs_nothing_and_to_move_elsewhere_is_not_had(problem, nodes):
     entity = array(problem, nodes, "IJ")
     one, other = nodes.lying(entity, FREE, 1), nodes.lying(entity, FREE, 1)

@@ -110,6 +110,7 @@ def test_a_ring_is_of_one_axis_and_of_what_may_differ_along_it():
         assert found is None or not steps[0].is_collective, "what is gathered for a result that is equal on all"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "mesh", "topology", "numbered"),
     [

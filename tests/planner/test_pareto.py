@@ -127,6 +127,7 @@ def test_a_front_cut_off_says_so():
     assert [point.schedule for point in short.points] == [point.schedule for point in whole.points[:2]]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "memory", "code"),
     [("A[I_X, J] → A[I_X, J]{U_Y}", None, "SHC220"), ("A[I_X, J] → A[I, J]", 1000, "SHC410")],

@@ -82,6 +82,7 @@ def test_what_cannot_be_unreduced_is_refused_with_the_reason_and_the_remedy():
     assert caught.value.help == "drop the `{U_…}`, or contract a dim that this axis shards"
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", Objective)
 def test_a_pruned_graph_has_the_same_least_price_and_none_below_what_is_known(objective, monkeypatch):
     mesh = Mesh.of({"X": 2, "Y": 2})
@@ -112,6 +113,7 @@ OTHER = (
 )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("most", [0, 10_000])
 def test_a_use_is_priced_from_as_many_places_as_a_table_has_room_for(most, monkeypatch):
     """The first use of T is where it lies, later ones are from there or from a copy that is kept."""
@@ -272,6 +274,7 @@ def test_a_digit_that_is_gathered_below_another_is_laid_anew_to_be_joined(dims, 
     assert [place for place, _ in found] == copies
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["relu(A[I, J] · B[J, K]) · C[K, L]", "(A[I, J] · B[J, K]) · C[K, L]"])
 def test_a_statement_takes_at_least_the_time_of_its_products_shared_by_all_devices(text):
     program = parsed(f"{text} → D[I, L]", Mesh.of({"X": 2, "Y": 4}), {"I": 4096, "J": 64, "K": 8192, "L": 512})

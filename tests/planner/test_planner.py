@@ -228,6 +228,7 @@ def test_a_named_collective_is_the_step_and_nothing_else():
     assert [(step.op, step.axes, step.dim) for step in plan.steps] == [("AllGather", ("X", "Y"), "I")]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("axes", ["XY", "YX"])
 def test_what_moves_several_dims_may_name_its_axes_in_any_order(axes):
     (step,) = shardc.plan(f"CollectivePermute_{axes}(A[I_XY, J]) → A[I_YX, J]", mesh="X=2,Y=2", dims="I=8,J=8").steps
@@ -335,6 +336,7 @@ def plan_of(text, mesh, dims, **options):
     return plan
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [

@@ -97,6 +97,7 @@ def test_where_no_plan_takes_less_none_is_looked_for(monkeypatch):
     assert not looked_for
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[I_X, J] · B[J, K_X] → C[I_X, K]", "B[I, J] = relu(A[I_X, J])"])
 def test_a_refusal_is_planned_without_a_limit_once(monkeypatch, text):
     made, free = [], _OnAnyMesh.of

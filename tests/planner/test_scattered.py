@@ -70,6 +70,7 @@ def test_no_sum_is_made_for_all_of_which_each_device_takes_its_part(drawn, objec
     assert_means_the_program(found.schedule)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("chip", ["v5p", "v5e:2x4"])
 def test_the_gradient_of_a_micro_batch_is_scattered(chip):
     """As without the brackets, and as the compiler does of `jax.jit`: half the bytes of a sum for all."""

@@ -255,6 +255,7 @@ def test_a_memory_limit_is_kept_over_idle_axes_or_by_a_permute():
         shardc.plan(text, **given, memory=leanest.cost.peak_bytes - 1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("text", ["A[I_X, J]{U_Y} → A[I_Y, J]", "A[I_X, J] → A[I_Y, J]"])
 def test_what_moves_over_an_idle_axis_is_the_reference(text):
     plan = shardc.plan(text, mesh="X=4,Y=2,Z=4", dims={"I": 512, "J": 1024}, dtype="int32", chip="v5e")

@@ -447,6 +447,7 @@ def test_each_type_is_priced_by_its_own_bytes(monkeypatch):
     assert wire_bytes(text, {"X": 3}, sizes) == 6144
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("first, second", [({"X": 2, "Y": 4}, {"X": 4, "Y": 2}), ({"X": 2, "Y": 4}, {"Y": 4, "X": 2})])
 def test_a_plan_does_not_depend_on_the_meshes_planned_for_before(first, second, monkeypatch):
     """Sizes and order of the axes are part of what is remembered."""

@@ -87,6 +87,7 @@ def test_of_many_none_brings_more_than_twice_what_is_needed(seed):
         check(case)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "mesh", "dims", "most"),
     [  # by moves alone 5.96, 10.96, 12, 14.9 and 1.17 times the bound

@@ -64,6 +64,7 @@ def test_by_time_it_is_taken_where_it_is_faster(case):
         assert all(other.time_s > own.time_s for other in others)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("dims", ["I=6, J=6", "I=6000, J=6000"])
 def test_in_the_table_it_is_a_permute_in_rounds(dims):
     """2×3: half of the rows, a third of the columns, become a third of the rows, half of the columns."""
@@ -85,6 +86,7 @@ def test_a_part_of_what_is_moved_is_so_in_the_formula():
     assert "·2/3" in only.formula and evaluate(only.formula, large.symbols) == pytest.approx(only.time_s)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "micros"),
     [  # replayed 1,013 and 440 µs, as XLA's own; 1,522 and 486 by moves one after another

@@ -181,6 +181,7 @@ def test_the_oracle_finds_plans_that_planning_in_turn_misses():
     assert Objective.BYTES.first(found) * 2 <= in_turn.cost.wire_bytes
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "ops"),
     [
@@ -204,6 +205,7 @@ def test_what_the_plan_is_told_by(text, ops):
         assert all(other.time_s >= own.time_s for other in others)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     "text",
     [
@@ -300,6 +302,7 @@ def test_a_limit_at_a_plans_peak_finds_one_as_good_and_a_byte_less_a_leaner_one_
     assert_means_the_program(below.schedule)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("below", [1, 1024])
 def test_under_a_limit_what_lies_open_is_chosen_again_for_all_statements_together(below):
     """Each statement in turn, with A where it is cheapest, needs more."""
@@ -395,6 +398,7 @@ SUMMED_BEFORE = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("text", SUMMED_BEFORE)
 def test_what_one_operand_alone_has_is_summed_before_the_product(text, objective):

@@ -164,6 +164,7 @@ def _is_partial(search, number):
     return bool(search.graph.shardings[number].unreduced)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize(
     "text",

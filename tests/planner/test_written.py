@@ -82,6 +82,7 @@ def test_what_a_pattern_asks_for_has_each_axis_once_and_keeps_what_it_may(data):
             assert lies == own[: len(lies)] and (lies == own or own[len(lies)] in taken)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("objective", ["time", "bytes"])
 @settings(max_examples=12)
 @given(data=st.data())
@@ -157,6 +158,7 @@ def test_a_result_is_scattered_over_as_many_axes_as_is_wanted_next_and_the_rest_
         assert found == [ReduceScatter(scattered, 0)] * bool(scattered) + [AllReduce(summed)] * bool(summed)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("sizes", [(1, 2), (2, 1)])
 def test_operands_are_gathered_and_sliced_until_their_blocks_meet_and_the_smaller_goes_first(sizes):
     """Of every two operands, and every result wanted; a dim keeps all that both can have."""

@@ -113,6 +113,7 @@ def plan_of(name):
     return planned(text, mesh, dims={"L": 5} if "for L" in text else None)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_is_proved_in_small(name):
     plan = plan_of(name)
@@ -192,6 +193,7 @@ BUGS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_in_the_text_is_seen(name):
     text, right, wrong = BUGS[name]
@@ -332,6 +334,7 @@ SAME = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("name", ["two exchanges", "a permute", "pieces to the front", "partial sums", "a loop"])
 def test_a_mutated_text_is_refused_or_means_the_same(name):
     plan = plan_of(name)

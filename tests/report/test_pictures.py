@@ -186,6 +186,7 @@ PLACES = (
 )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("place", PLACES, ids=str)
 @settings(max_examples=8)
 @given(data=st.data())
@@ -254,6 +255,7 @@ def crossing(size, ring):
     return forward, backward
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("size", "ring"), [(2, False), (3, False), (4, False), (7, False), (4, True), (5, True)])
 def test_an_exchange_crosses_each_link_as_often_as_is_counted(size, ring):
     side = size * 64 * 60
@@ -276,6 +278,7 @@ def test_an_exchange_crosses_each_link_as_often_as_is_counted(size, ring):
         assert int(link.get("data-backward")) == pytest.approx(float(backward[at] * piece), abs=1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("ring", "forward"), [(False, [1, 2, 3]), (True, [1.5] * 4)])
 def test_a_gather_sends_over_each_link_what_lies_behind(ring, forward):
     found = shardc.plan(
@@ -327,6 +330,7 @@ def grid_of(found, op):
     return done, list(chips.values()), links, [link.get("data-closes") == "1" for link in groups(root, "link")]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("place", TORI, ids=str)
 def test_a_torus_is_drawn_with_each_link_between_neighbours_and_what_closes(place):
     found = on_torus(place, f"A[I_{place[3]}, J] → A[I, J]")
@@ -350,6 +354,7 @@ def test_a_torus_is_drawn_with_each_link_between_neighbours_and_what_closes(plac
         assert (apart < 0) == closes and (closes or apart == 1)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("place", TORI, ids=str)
 def test_over_each_cut_of_a_torus_goes_what_lies_on_the_other_side(place):
     """Of a gather the devices behind a cut need each block before it, once for all of them at the least."""
@@ -368,6 +373,7 @@ def test_over_each_cut_of_a_torus_goes_what_lies_on_the_other_side(place):
             assert back >= len(devices) * block - before - len(links)
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("place", [place for place in TORI if place[1] and len(place[0]) > 1], ids=str)
 def test_a_permute_takes_the_links_on_the_ways_of_its_blocks(place):
     """All links together carry each block once for each hop of its shortest way; the busiest takes the step's time."""
@@ -410,6 +416,7 @@ AROUND = (  # what is done as one with a product: where, and how many blocks go 
 )
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("case", AROUND, ids=str)
 def test_what_goes_round_beside_a_product_is_drawn_turn_by_turn(case):
     """The links of a turn, as often as there is such a turn, carry each block once for each hop of its way."""
@@ -610,6 +617,7 @@ SIGHTS = {
 }
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_fills_differ_to_every_eye(sight):
     seen = [oklab(np.clip(np.array(SIGHTS[sight]) @ linear(colour), 0, 1)) for colour in style.FILLS]
@@ -631,6 +639,7 @@ def test_no_two_of_64_shards_look_alike():
     assert len({(style.fill(n), style.texture(n)) for n in range(style.MANY)}) == style.MANY == 64
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize("of", ["steps", "links", "timeline", "roofline", "memory"])
 def test_a_picture_can_be_heard_and_copied_and_fetches_nothing(of):
     picture = shardc.plan("A[I, J_X] · B[J, K] → C[I, K_X]", mesh={"X": 4}, chip="v5e").picture(of)
@@ -706,6 +715,7 @@ def test_parts_of_a_sum_are_told_apart():
 # --- a sweep
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(
     ("text", "over", "options"),
     [
