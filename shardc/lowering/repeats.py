@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from shardc.ir.plan import Apply, Block, Loop, Op, last_uses
+from shardc.ir.plan import Apply, Block, Loop, Op
 from shardc.ir.sharding import Sharding
 
 _Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[tuple[tuple[str, ...], Sharding], ...]]
@@ -56,14 +56,19 @@ def is_again(op: Op) -> bool:
 
 def _made_last(block: Block, place: int) -> Iterator[int]:
     """The values made before a step, and held when it is done, the last first."""
-    last = last_uses(block)
+    held = _held(block, place)
     for step in reversed(block.steps[:place]):
-        yield from (value for value in step.results if last.get(value, -1) >= place and value not in block.outputs)
+        yield from (value for value in step.results if value in held and value not in block.outputs)
 
 
 def _after(block: Block, first: int, again: int) -> Iterator[int]:
     """The values made when the first result has been used, and still held when the step is done again."""
-    result, last = block.steps[first].result, last_uses(block)
+    result, held = block.steps[first].result, _held(block, again)
     users = [place for place in range(first + 1, again) if result in block.steps[place].operands]
     for place in range(users[-1], again) if users else ():
-        yield from (value for value in block.steps[place].results if last.get(value, -1) >= again)
+        yield from (value for value in block.steps[place].results if value in held)
+
+
+def _held(block: Block, place: int) -> frozenset[int]:
+    """What this step reads, or one after it, and the outputs."""
+    return frozenset(block.outputs).union(*(step.operands for step in block.steps[place:]))

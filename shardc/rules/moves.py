@@ -109,13 +109,12 @@ def exchange(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> Mo
         return _permute(before, dims, mesh)
     if not keeps_some(parts):
         return DirectExchange(axes, dims, count)
-    source, *others = (dim for dim, part in enumerate(parts) if part.old)
+    source = next(dim for dim, part in enumerate(parts) if part.old)
     target = next(dim for dim, part in enumerate(parts) if part.new)
     plain = AllToAll(parts[source].old, source, target)
     expected = list(before)
     expected[source], expected[target] = before[source][: -len(plain.axes)], before[target] + plain.axes
-    taken = not others and before[source][-len(plain.axes) :] == plain.axes
-    return plain if taken and tuple(expected) == dims else JointExchange(axes, dims)
+    return plain if tuple(expected) == dims else JointExchange(axes, dims)
 
 
 def _permute(before: tuple[Axes, ...], dims: tuple[Axes, ...], mesh: Mesh) -> CollectivePermute:

@@ -23,7 +23,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.Pow: ast.Mult, ast.Div: ast.Mult,
 }  # fmt: skip
 # Two arguments of which none is the first, by what the function is: the other way round it leaves the same.
-_ALIKE = ("math.lcm", "math.gcd", "lcm", "gcd", "np.minimum", "np.maximum", "np.add")
+_ALIKE = ("math.lcm", "math.gcd", "lcm", "gcd", "np.minimum", "np.maximum", "np.add", "np.multiply")
 _CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 Change = Callable[[Any], None]
 Functions = dict[str, list[FunctionType]]  # of each file

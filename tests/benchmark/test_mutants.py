@@ -65,6 +65,7 @@ def test_one_thing_is_changed(mutants, tmp_path, monkeypatch, text, changed):
     [
         "a = f(b, b)",
         "a = np.minimum(b, c)",
+        "a = np.multiply(b, c)",
         "a = math.lcm(b, c)",
         "a: Literal[1] = b",
         "raise Fault(1 < 2)",

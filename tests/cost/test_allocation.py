@@ -203,6 +203,25 @@ def test_what_is_computed_of_a_product_is_copied_to_an_output(text, arrays):
     assert round(allocation(plan.schedule).temporary_bytes / 2**29, 1) == arrays
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("changed", "mebibytes"),
+    [
+        ("x = x[I_X, J] ⊙ g; return x", 128),
+        ("x = x[I_X, J] ⊙ g; y[I_X] = y[I_X] ⊙ g; return x, y", 128),
+        ("y[I_X] = y[I_X] ⊙ g; x = x[I_X, J] ⊙ g; return x, y", 128),
+        ("z[L, I_X, J] = C[L, I_X, J] ⊙ g; return z", 0),  # h lies where a row of z will be
+    ],
+)
+def test_nothing_lies_in_what_a_trip_changes_in_place(changed, mebibytes):
+    """The product h, of 128 MiB, is read before x is written in the place of what came: it has a place of its own."""
+    body, _, left = changed.rpartition("; return ")
+    text = f"for L {{ h = A[L, I_X, J] · B[J, K]; g[I_X] = max_K(h ⊙ sum_K(h)); {body} }}\nreturn {left}"
+    options = {"dtype": "bf16", "topology": "v5e:2x2", "idle": "keep", "overlap": "off"}
+    plan = shardc.plan(text, mesh="X=4", dims={"L": 3, "I": 2**15, "J": 2**13, "K": 2**13}, **options)
+    assert allocation(plan.schedule).temporary_bytes // 2**20 == mebibytes
+
+
 def test_what_is_multiplied_by_elements_becomes_an_output_where_it_lies():
     """h, which is added up in place of what a product left, and n in its place; y in that of n, not beside it."""
     text = "h[B_X, F] = A[B_X, D_Y] · W[D_Y, F]; r[B_X] = max_F(h); n = h ⊙ r; m[B_X] = max_F(n); y = n - m"

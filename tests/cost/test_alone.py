@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardc
-from shardc.cost.alone import Alone
+from shardc.cost.alone import Alone, Amount
 from shardc.cost.calibration import calibration
 from shardc.cost.chips import CHIPS
 from shardc.ir.dtypes import DTYPES
@@ -43,6 +43,18 @@ def test_more_work_takes_no_less_time(chip, dtype, work, data):
     less = [data.draw(st.integers(0, amount)) for amount in work]
     for alone in (Alone(CHIPS[chip]), Alone(CHIPS[chip], calibration(chip))):
         assert alone.seconds(*less, dtype) <= alone.seconds(*work, dtype)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("chip", MEASURED)
+def test_what_is_added_up_term_by_term_takes_so_many_times_as_long_as_its_bytes(chip):
+    """But where nothing is measured; of eight terms and more each number takes longer."""
+    known, amount = calibration(chip), Amount(0, 2**30, 2**20, DTYPES["bf16"])
+    measured, sheet = Alone(CHIPS[chip], known), Alone(CHIPS[chip])
+    for terms, times in ((0, 1.0), (1, known.few_terms), (7, known.few_terms), (8, known.many_terms)):
+        each = amount._replace(terms=terms)
+        assert measured.product_s(each) == pytest.approx(times * measured.product_s(amount))
+        assert sheet.product_s(each) == sheet.product_s(amount)
 
 
 @pytest.mark.instant

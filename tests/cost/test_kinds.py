@@ -16,6 +16,7 @@ from shardc.cost.formulas import evaluate
 from shardc.cost.kinds.alive import at_peak
 from shardc.cost.kinds.critical import off_path
 from shardc.cost.kinds.flow import Flow
+from shardc.cost.kinds.playbook import SCORES_UNDROPPED, UNDROPPED
 from shardc.cost.kinds.told import told as kinds_told
 from shardc.cost.memory import peak_bytes
 from shardc.ir.plan import single_steps
@@ -187,7 +188,8 @@ def test_what_a_layer_keeps_is_what_the_playbook_counts_for_it(dims, layers):
     assert float(kept[-1]) == pytest.approx(of_a_layer / (b * s * h), abs=0.005)
     assert float(beside[-1]) == pytest.approx(34 + 5 * a * s / h, abs=0.005)
     assert sum(float(row[-1]) for row in said if "2·B·" in "".join(row)) == pytest.approx(float(kept[-1]), abs=0.05)
-    assert (middle, inner) != (8 * h, 2 * h) or of_a_layer + b * s * middle == found.bytes_of(32, 2)
+    undropped = found.bytes_of(UNDROPPED, SCORES_UNDROPPED)
+    assert (middle, inner) != (8 * h, 2 * h) or of_a_layer + b * s * middle == undropped
 
 
 def test_the_playbook_is_silent_of_what_is_no_transformer_layer():

@@ -55,6 +55,8 @@ CASES = {
     f"C[I, K] = ({A} + {B}) · {W}": "21w",
     f"T = {A} + {B}; C[I, K] = T · {W}; E[I, L] = T · {V}": "01 11w 11w",  # the first computes it, and leaves it
     f"T = relu({A}); C[I, K] = T · {W}; E[I, L] = T · {V}": "11w 11w",
+    f"T = {A} + {B}; C[I, K] = (relu(T) ⊙ silu(T)) · {W}": "21w",  # of several that end in one value nothing is left
+    f"T = {A} + {B}; C[I, J] = relu(T) ⊙ silu(T)": "20w",
     f"n = {A} ⊙ rsqrt(mean_J(square(A))) ⊙ {G}; C[I, K] = n · {W}": "0w/01 11w",
     f"T[I, J] = A[I] · B[J]; C[I, K] = T · {W}": "11w 11w",  # made of smaller ones, for a product it is written
     "C[I] = A[I, J] · B[J]": "11w",

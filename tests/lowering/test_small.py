@@ -115,14 +115,26 @@ def test_of_floats_for_a_tpu(options, is_so):
     assert terms(planned(text, **options)) == ["C" if is_so else None]
 
 
-def test_what_a_product_reads_is_waited_for():
-    plan = planned(
-        "q[N, H, F] = A[N, H, C] · W[N, C, F]; r = relu(q); s = r ·_{N,F} G[N, F, E]; z = tanh(q); return s, z"
-    )
-    forms = products(plan)
-    assert [(form.terms, form.apart) for form in forms] == [("C", True), (None, False)]
-    (form,) = products(planned("q[N, H, F] = A[N, H, C] · W[N, C, F]; r = relu(q); return r"))
-    assert (form.terms, form.apart) == ("C", False)
+SMALL = "q[N, H, F] = A[N, H, C] · W[N, C, F]; "
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [
+        ("r = relu(q); s = r ·_{N,F} G[N, F, E]; z = tanh(q); return s, z", True),
+        ("r = relu(q); return r", False),
+        ("t = exp(relu(q)); s = t ·_{N,F} G[N, F, E]", True),
+        ("r = relu(q); s = r ·_{N,F} G[N, F, E]; return r, s", True),
+        ("m[N, H] = max_F(q); s = m ·_N G[N, E]", False),  # which lies in memory
+        ("r = relu(q); m[N, H] = max_F(r); s = m ·_N G[N, E]", False),
+        ("r = relu(A); s = r ·_{N,C} G[N, C, E]; return q, s", False),  # of what is another's
+    ],
+)
+def test_what_a_product_reads_is_waited_for(text, is_so):
+    first, *others = products(planned(SMALL + text))
+    assert (first.terms, first.apart) == ("C", is_so)
+    assert all((form.terms, form.apart) == (None, False) for form in others)
 
 
 @pytest.mark.instant

@@ -58,6 +58,8 @@ def test_a_matrix_that_is_computed_as_it_is_read_is_part_of_the_loop():
     [
         ({}, 1),
         ({"dims": LARGE | {"N": 8, "M": 128}}, None),  # a matrix of 2 kB
+        ({"dims": LARGE | {"N": 2**22, "M": 2}}, 1),
+        ({"dims": LARGE | {"N": 2**22, "M": 1}}, None),  # nothing is summed
         ({"dims": LARGE | {"N": 128}}, 1),  # of 1 MiB
         ({"dims": LARGE | {"N": 127}}, None),
         ({"topology": V5P}, 1),

@@ -10,11 +10,13 @@ import shardc
 from shardc.cost.copied import copy_cost, laid_cost
 from shardc.interface.hardware import Hardware
 from shardc.ir.operations import Kind
+from shardc.ir.plan import Einsum
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Laid
 from shardc.planner import Objective
 from shardc.planner.options import Options
 from shardc.planner.problem import Problem
+from shardc.planner.statement.copies import waiting
 from shardc.planner.whole import prices
 from shardc.planner.whole.arrays import Entity, Lying
 from shardc.planner.whole.nodes import Known, Nodes
@@ -112,3 +114,22 @@ def test_in_a_loop_they_do_not_go():
     given = {"mesh": "X=2,Y=2", "dims": "I=4096, J=8192", "topology": "v5p:2x2x1"}
     plans = shardc.plan(texts[0], **given), shardc.plan(texts[1], **given | {"dims": f"{given['dims']}, L=4"})
     assert ["CollectivePermute" in {step.op for step in plan.steps} for plan in plans] == [True, False]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "rows", "waits"),
+    [
+        ("b[J, K] = B[J_X, K]; C[I_X, K] = A[I_X, J] · b", 4096, True),  # b is as large as a part of A
+        ("b[J, K] = B[J_X, K]; C[I_X, K] = A[I_X, J] · b", 4092, False),
+        ("a[I, J] = A[I_X, J]; C[I, K_X] = a · B[J, K_X]", 256, False),
+        ("a[I, J] = A[I_X, J]; C[I, K_X] = a · B[J, K_X]", 252, True),
+        ("b[J, K] = B[J, K] + B; C[I_X, K] = A[I_X, J] · b", 4096, False),  # nothing was sent
+    ],
+)
+def test_a_product_waits_for_the_smaller_operand_and_of_two_as_large_for_the_second(text, rows, waits):
+    schedule = shardc.plan(
+        text, mesh="X=4", dims={"I": rows, "J": 512, "K": 1024}, chip="v5p", dtype="bf16", idle="keep", overlap="off"
+    ).schedule
+    found = [schedule.steps[place].op for place in waiting(schedule.steps, 0, schedule.values, schedule.mesh)]
+    assert len(found) == waits and all(isinstance(op, Einsum) for op in found)

@@ -1,27 +1,32 @@
 """The tables between nodes of a program, entry by entry; and in which order a statement's strategies are listed."""
 
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import shardc
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
+from shardc.ir.program import For
 from shardc.ir.sharding import Sharding
 from shardc.planner import Objective, planned
 from shardc.planner.planned import PlannedStatement, Strategy, ranking
 from shardc.planner.problem import Problem
-from shardc.planner.whole.arrays import Entity, fresh
-from shardc.planner.whole.nodes import Known, Nodes, repeated
+from shardc.planner.whole.arrays import Entity, LoopLines, fresh
+from shardc.planner.whole.factor_graph import FactorGraph
+from shardc.planner.whole.nodes import Known, Nodes, TooWide, repeated
 from shardc.planner.whole.plan import _scale
 from shardc.planner.whole.prices import NEVER
 from shardc.planner.whole.spaces import spaces_of
+from shardc.testing import loops, mixed_programs, programs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_whole import model_of, parsed
@@ -94,6 +99,50 @@ def test_a_move_is_from_the_cheapest_source_each_done_so_often(problem, nodes, t
         first, second, end = (lying.places[n] for lying, n in zip((one, other, to), at, strict=True))
         ways = (times[0] * table[first, end], times[1] * table[second, end], 7 * table[fixed.places[0], end])
         assert factor.table[at] == min(*ways, NEVER)
+
+
+@pytest.mark.instant
+def test_a_copy_costs_more_where_something_moves_and_nothing_where_it_stays(problem, nodes):
+    entity = array(problem, nodes, "IJ")
+    table = nodes.between(entity)
+    one, to = nodes.lying(entity, FREE, 1), nodes.lying(entity, FREE, 1)
+    nodes.move(entity, [one], replace(to, more=np.arange(1, len(to.places) + 1) * 1000))
+    (factor,) = nodes.factors
+    for row, start in enumerate(one.places):
+        for column, end in enumerate(to.places):
+            price = table[start, end]
+            assert factor.table[row, column] == (price + 1000 * (column + 1) if 0 < price < NEVER else price)
+
+
+@pytest.mark.instant
+@settings(max_examples=30)
+@given(st.one_of(programs(), loops(), mixed_programs()))
+def test_every_use_of_an_array_is_counted_and_a_loop_may_use_it_again(case):
+    """Of each array as many uses are left when all statements are gone through as loops take it."""
+    program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims)
+    problem = Problem(program, model_of(program.mesh), Objective.TIME, program.mesh.names)
+    try:
+        graph = FactorGraph.of(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
+    except TooWide:
+        return
+    entities = {id(entity): entity for entity in entities_of(graph.lines)}
+    entities |= {id(entity): entity for entity, _ in graph.given.values()}
+    assert sum(entity.left for entity in entities.values()) == sum(taken_by_loops(program))
+
+
+def entities_of(lines):
+    for line in lines:
+        if isinstance(line, LoopLines):
+            yield from (entity for entity, _ in line.given)
+            yield from entities_of(line.lines)
+        else:
+            yield line.entity
+
+
+def taken_by_loops(program):
+    for loop in (each for each in program.statements if isinstance(each, For)):
+        yield len(loop.takes)
+        yield from taken_by_loops(program.inside(loop))
 
 
 @pytest.mark.instant

@@ -48,7 +48,8 @@ def norms(draw):
         lines = [f"f = {first}", f"{share} = sum_V({inner.format(f='f')})"]
     else:
         lines = [f"e = {first}", "f = e ⊙ e", f"{share} = sum_V({inner.format(f='f')})"]
-    lines.append("y[N_X, V] = f ⊙ rsqrt(1 + square(s))")
+    read = draw(st.sampled_from(("f", "e"))) if len(lines) > 2 else "f"
+    lines.append(f"y[N_X, V] = {read} ⊙ rsqrt(1 + square(s))")
     if in_loop:
         lines[-1] = lines[-1].replace("y[N_X, V]", "y[L, N_X, V]")
         return "for L {\n    " + "\n    ".join(lines) + "\n}\nreturn y"
@@ -65,13 +66,28 @@ def test_what_lies_nowhere_is_not_sliced(text, objective):
     assert_means_the_program(found.schedule)
 
 
+@pytest.mark.instant
+def test_what_shares_alone_are_read_of_is_gone_and_its_share_has_its_name():
+    text = "e = a[N_X, V] + b[N_X, V]; f = relu(e); s[N_XY] = sum_V(f); y[N_X, V] = e ⊙ s; return y"
+    found = shardc.plan(text, dims={"N": 16, "V": 32}, dtype="bf16", objective="bytes", **ASKED)
+    functions = [step.result for step in found.steps if step.op in ("add", "relu")]
+    assert functions == ["e[N_X, V]", "e[N_XY, V]", "f[N_XY, V]"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "h = a[N_X, K] · W[K, V]; f = relu(h); s[N_XY] = sum_V(f); y[N_X, V] = f ⊙ s",
+        "h = a[N_X, K] · W[K, V]; e = tanh(h); f = relu(e); s[N_XY] = sum_V(f); y[N_X, V] = f ⊙ s",
         "f[N_X, V] = a[N_X, V] + b[N_X, V]; s[N_XY] = sum_V(f); y[N_X, V] = f ⊙ s; return f, y",
+        "f[N_X, V] = a[N_X, V] + b[N_X, V]; s[N_XY] = sum_V(f); y[N_X, V] = f ⊙ s; z[N, V] = f; return z, y",
     ],
-    ids=["with a product's tiles", "an output"],
+    ids=[
+        "with a product's tiles",
+        "with what is computed of them",
+        "an output",
+        "a collective reads it, and others do not",
+    ],
 )
 def test_what_lies_in_memory_is_sliced_as_it_is(text):
     dims = {dim: 64 for dim in "NVK" if dim in text}

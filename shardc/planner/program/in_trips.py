@@ -113,9 +113,8 @@ class _Chunks:
     def _loop(self) -> None:
         """The loop; before it what brings rows to the front, and sums of nothing; after it what takes rows back."""
         own, made, read = self.group.block, self.group.made, [self.group.read_by(place) for place in self.group.places]
-        outside = dict.fromkeys(each for some in read for each in some if each[0] not in made)
-        whole = [value for value, at in outside if at is None]
-        cut = [(value, at) for value, at in outside if at is not None]
+        whole = [value for value, at in self._read if at is None]
+        cut = [(value, at) for value, at in self._read if at is not None]
         given = [self._in_rows(value, at) for value, at in cut]
         added = [own.steps[place] for place in sorted(self.group.sums)]
         sums = {step.result: self._of_none(step) for step in added}
