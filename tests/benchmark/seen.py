@@ -6,7 +6,8 @@ import ast
 import functools
 import gc
 import json
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -84,9 +85,14 @@ class Seen:
     entered: dict[str, list[str]]
 
     def in_order(self, mutant: Mutant, most: float) -> list[str]:
-        """The tests for a mutant that take no longer than that, the quickest first."""
+        """The tests for a mutant that take no longer than that, the quickest first. The n-th case of one test counts as
+        √n times as long, so that many quick ones do not take the time that others would have."""
         found = [test for test in self.entering(mutant) if self.seconds[test] <= most]
-        return sorted(found, key=lambda test: self._counted(test, mutant))
+        cases, counted = Counter[str](), dict[str, float]()
+        for test in sorted(found, key=lambda test: self._counted(test, mutant)):
+            cases[test_of(test)] += 1
+            counted[test] = self._counted(test, mutant) * math.sqrt(cases[test_of(test)])
+        return sorted(found, key=counted.__getitem__)
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
         """Those that a process of its own is given, where most of what a test took alone is in caches after another."""

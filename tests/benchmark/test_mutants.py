@@ -96,3 +96,17 @@ def test_what_is_kept_of_a_test_counts_while_its_file_is_as_it_was(seen, tmp_pat
     seen._sum.cache_clear()
     (tmp_path / "t.py").write_text("2", encoding="utf-8")
     assert seen.read(kept) == {}
+
+
+@pytest.mark.instant
+def test_of_one_tests_cases_each_comes_later_than_its_time_alone_says(mutants, seen, tmp_path, monkeypatch):
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(seen, "ROOT", tmp_path)
+    path = Path("shardc", "ir", "one.py")
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("def f():\n    return 1\n", encoding="utf-8")
+    seen.blocks.cache_clear()
+    seconds = {f"t.py::many[{n}]": 1.0 + n / 100 for n in range(5)} | {"t.py::one": 1.9, "t.py::long": 9.0}
+    (mutant,) = mutants.mutants(path)
+    order = seen.Seen(seconds, {f"{path}:2": [*seconds]}).in_order(mutant, 5)
+    assert order == [*(f"t.py::many[{n}]" for n in range(3)), "t.py::one", "t.py::many[3]", "t.py::many[4]"]

@@ -60,6 +60,7 @@ def slices(draw):
 
 @pytest.mark.instant
 @example(((3, 8, 8), (False, False, False), [2, 16, 6]))  # where a whole axis is no piece
+@example(((3, 4, 8), (False, False, True), [2, 48]))  # a ring has twice the links of a line
 @given(slices())
 def test_no_placement_is_better(case):
     shape, wraps, sizes = case

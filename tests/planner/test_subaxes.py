@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 import shardc
 from shardc import simulate
 from shardc.cost import Layout, LinkModel, chip, topology
+from shardc.cost.links.level import Factor
+from shardc.cost.links.torus import Line
+from shardc.cost.links.torus_links import _between
 from shardc.emit.allowed import check_source
 from shardc.ir.collectives import (
     AllGather,
@@ -237,6 +240,25 @@ def test_where_parts_of_an_axis_lie():
     assert lines_of({"X": 16, "Y": 4}, both, "v5p", (4, 4), "X1") == [(4, 1, "ring")]
     assert lines_of({"X": 16, "Y": 4}, both, "v5p", (2, 8), "X0") == [(2, 2, "ring")]
     assert lines_of({"X": 16, "Y": 4}, both, "v5p", (2, 8), "X1") == [(2, 1, "line"), (4, 1, "ring")]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("lengths", [(4,), (8,), (4, 4), (2, 8), (4, 6), (2, 2, 4)])
+def test_a_part_of_an_axis_is_a_part_of_its_lines_or_lies_nowhere(lengths):
+    """Of its devices it has as many as it is long; it lies on the lines along which these differ."""
+    lines = tuple(Line(Factor("X", size), "ring", 1.0, "W_X", 1, lies) for lies, size in enumerate(lengths))
+    places = list(itertools.product(*map(range, lengths)))
+    for after in range(1, len(places) + 1):
+        for size in range(2, len(places) // after + 1):
+            part = _between(lines, size, after)
+            if part is not None:
+                own = [places[n * after] for n in range(size)]
+                assert math.prod(line.size for line in part) == size
+                assert [line.lies for line in part] == [
+                    at for at, of in enumerate(zip(*own, strict=True)) if len({*of}) > 1
+                ]
+            elif len(places) % (size * after) == 0:
+                assert lengths == (4, 6), "powers of two fit"
 
 
 def test_an_axis_on_two_lines_counts_the_last_one_first():
