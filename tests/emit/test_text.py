@@ -9,6 +9,7 @@ from hypothesis import given, settings
 import shardc
 from shardc.emit import source
 from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
+from shardc.emit.call.gradient import _part
 from shardc.emit.steps.local import letters
 from shardc.emit.steps.variables import taken_names, variables
 from shardc.emit.text.source import lay_out_return
@@ -141,3 +142,21 @@ def test_a_product_that_names_no_type_is_proved_where_a_slice_is_named():
         plan = shardc.plan(text, topology=topology, **asked)
         assert ("preferred_element_type" in plan.source()) == names_it
         assert plan.prove().holds
+
+
+def test_what_is_done_as_one_is_so_in_a_part_that_has_all_its_steps():
+    """Cut anywhere, as a gradient's plan is in two."""
+    text = "h[B_X, F_Y] = relu(x[B_X, D] · W[D_X, F_Y]); y[B_X, D] = h · V[F_Y, D]"
+    program = shardc.parse(text, mesh="X=4,Y=4", dims="B=32768,D=8192,F=16384", dtype="bf16", topology="v5e:4x4")
+    whole = shardc.plan(shardc.grad(program, whole=True)).schedule
+    groups = [(group.how, made(whole, group)) for group in whole.together]
+    assert len(groups) > 1
+    for cut in range(len(whole.steps) + 1):
+        for steps in (whole.steps[:cut], whole.steps[cut:]):
+            part, left = _part(whole, (), (), steps), [step.results for step in steps]
+            found = [(group.how, made(part, group)) for group in part.together]
+            assert found == [(how, each) for how, each in groups if all(results in left for results in each)]
+
+
+def made(schedule, group):
+    return [schedule.steps[place].results for place in group.places]
