@@ -398,8 +398,11 @@ def test_several_outputs_come_as_a_tuple_in_order():
     shards_equal(second, X**2)
 
 
-def test_an_unreduced_argument_given_whole_is_one_partial_sum_and_zeros():
-    plan = shardc.plan("A[B, D]{U_X} → A[B_X, D]", **PLAN)
+@pytest.mark.parametrize(
+    "text", ["A[B, D]{U_XY} → A[B_X, D]", "A[B, D]{U_X} → A[B_X, D]", "A[B_Y, D]{U_X} → A[B_Y, D_X]"]
+)
+def test_an_unreduced_argument_given_whole_is_one_partial_sum_and_zeros(text):
+    plan = shardc.plan(text, **PLAN)
     shards_equal(plan.compile()(X), X)
 
 
