@@ -54,3 +54,27 @@ def test_places_in_several_dims_are_of_one_type():
     text = "A[I_Y, J_X, K_Z] → A[I_XYZ, J, K]"
     source = shardc.plan(text, mesh=MESH, dims=SIZES, objective="bytes").source()
     assert "jax.lax.dynamic_update_slice(" in source and "jnp.int32(0)" in source
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("names", "is_ours"),
+    [
+        ("program", True),
+        ("run program", True),
+        ("run run2 program", True),
+        ("helper program", False),
+        ("program run", False),
+        ("run", False),
+        ("run helper program", False),
+        ("run program helper", False),
+    ],
+)
+def test_a_module_has_functions_of_our_names_in_our_order(names, is_ours):
+    every = "\n\n".join(f"@jax.jit\ndef {name}(A):\n    return A\n" for name in names.split())
+    text = f'"""A[I]."""\n\nimport jax\n\n\n{every}'
+    if is_ours:
+        assert check_source(text) == text
+        return
+    with pytest.raises(shardc.ShardcError, match="a module of another shape"):
+        check_source(text)
