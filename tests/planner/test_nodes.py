@@ -130,6 +130,23 @@ def test_every_use_of_an_array_is_counted_and_a_loop_may_use_it_again(case):
     assert sum(entity.left for entity in entities.values()) == sum(taken_by_loops(program))
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize("text", ["y[{L}I, K] = A[{L}I, J] · W[J, K]", "y[{L}I, K] = W[I, J] · A[{L}J, K]"])
+def test_what_a_trip_does_costs_so_often_as_there_are_trips(text):
+    """Whichever operand is the same in all of them."""
+    once, often = (ways_of(each) for each in (text.format(L=""), f"for L {{{{ {text} }}}}".format(L="L, ")))
+    assert (often == repeated(once, 3)).all() and len(once) > 1
+
+
+def ways_of(text):
+    """The prices of the one product's ways."""
+    program = parsed(text, Mesh.of({"X": 2, "Y": 2}), dict.fromkeys("IJK", 64) | ({"L": 3} if "for" in text else {}))
+    problem = Problem(program, model_of(program.mesh), Objective.TIME, program.mesh.names)
+    graph = FactorGraph.of(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
+    (found,) = (factor.table for factor in graph.nodes.factors if len(factor.nodes) == 1 and factor.table.any())
+    return found
+
+
 def entities_of(lines):
     for line in lines:
         if isinstance(line, LoopLines):
