@@ -21,8 +21,12 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Block, Einsum, Schedule
 from shardc.ir.sharding import Sharding, spell
 from shardc.planner import Objective, plan_program
+from shardc.planner.idle import Idle
+from shardc.planner.planned import Planning
 from shardc.planner.problem import Problem
+from shardc.planner.program.loops import planned_at_once
 from shardc.planner.statement.nodes import _can_afford
+from shardc.planner.whole.plan import in_turn_joined
 from shardc.testing import Case, all_shardings, assert_equal_on_every_device, assert_schedule_legal, meshes, shardings
 from shardc.testing.oracles import _graph
 
@@ -479,3 +483,17 @@ def test_a_pair_that_nobody_wrote_is_searched_if_its_numbers_can_be_had(sizes, i
     chain = chain_of(program.statements[0].expr)
     (pair,) = (each for each in chain.pairs() if chain.dims(each.whole) == ("J", "L"))
     assert _can_afford(problem, chain, pair) == is_searched
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("objective", Objective)
+def test_a_chain_that_is_planned_in_one_is_told_by_its_statements(objective):
+    text = "T = A[I_X, J] · B[J, K]; U = T · C[K, L]; D[I, M_X] = U · E[L, M]"
+    program = shardc.parse(text, mesh="X=2,Y=2", dims="I=64,J=8,K=32,L=16,M=64", dtype="bf16")
+    planning = Planning(objective, Idle.USE, planned_at_once)
+    found = in_turn_joined(program, LinkModel.of(program.mesh, chip("v5e")), planning, with_short=True)
+    assert found.schedule.program == program
+    assert {step.statement for step in found.schedule.steps} <= {0, 1, 2}
+    assert len(found.statements) == len(program.statements)
+    alone = shardc.parse("D[I, M_X] = A[I_X, J] · B[J, M]", mesh="X=2", dims="I=64,J=8,M=64", dtype="bf16")
+    assert in_turn_joined(alone, LinkModel.of(alone.mesh, chip("v5e")), planning, with_short=True) is None

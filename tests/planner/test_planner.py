@@ -237,6 +237,20 @@ def test_what_moves_several_dims_may_name_its_axes_in_any_order(axes):
         shardc.plan("CollectivePermute_X(A[I_XY, J]) → A[I_YX, J]", mesh="X=2,Y=2", dims="I=8,J=8")
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = relu(A[I_X, J]); b[I_Y, J] = CollectivePermute(a)",
+        "b[I, J] = AllReduce_Y(relu(A[I_X, J]))",
+    ],
+)
+def test_a_collective_that_cannot_be_done_to_what_is_computed_is_refused_where_it_is_named(text):
+    with pytest.raises(ShardcError, match="cannot be done to its operand") as error:
+        shardc.plan(text, mesh="X=2,Y=2", dims="I=8,J=8")
+    assert error.value.code == "SHC219" and error.value.span is not None
+
+
 def test_a_local_product_takes_its_operands_as_they_are():
     plan = shardc.plan(
         "A[I, J_X] ·_LOCAL B[J_X, K] → C[I, K]{U_X}", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 64, "K": 64}
