@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import shardc
-from shardc.cost.depth import depth_first
+from shardc.cost.depth import _Nodes, depth_first
 from shardc.cost.inside import Inside
 from shardc.lowering.buffers import size_of
 from shardc.lowering.fusion import readers_of
@@ -67,3 +67,14 @@ def test_all_reduces_that_wait_for_one_another_are_taken_one_by_one():
     text = "g[D, F] = AllReduce(x[B_X, D] ·_B y[B_X, F]); s[D, F] = AllReduce(x ·_B (x ·_D g)); return s"
     block, steps, _, _ = ordered(planned(text))
     assert [step.name for step in steps].count("AllReduce") == 2 and names(block, steps)[-1] == "s"
+
+
+def test_readers_behind_count_once_for_each_way_and_are_no_more_than_there_are():
+    """Of diamonds one after another: each value is read by two, whose results are read by one."""
+    reads, count = {"a0": []}, 5
+    for n in range(count):
+        reads |= {f"b{n}": [f"a{n}"], f"c{n}": [f"a{n}"], f"a{n + 1}": [f"b{n}", f"c{n}"]}
+    nodes = _Nodes(dict.fromkeys(reads, ()), reads, [f"a{count}"])
+    found = nodes.behind(reads, [])
+    readers = [found[f"a{n}"].readers for n in range(count)]
+    assert readers == [min(2 ** (n + 1) - 1, len(reads)) for n in range(count)]
