@@ -114,6 +114,22 @@ def test_on_a_chip_with_little_room_lies_what_functions_alone_write(in_loop, wri
 
 @pytest.mark.instant
 @pytest.mark.parametrize(
+    ("text", "mebibytes"),
+    [
+        ("a = softmax_J(A[I_X, J]); b = softmax_J(a); c[I_X] = max_J(b); return c", 0),
+        ("a = A[I_X, J] + B[I_X, J]; b = a ⊙ max_J(a); c = b ⊙ max_I(b); s[J] = max_I(c); return s", 0),
+        ("a = A[I_X, J] · B[J, K]; b = softmax_K(a); c[I_X] = max_K(b); return c", 8),  # a product writes it
+    ],
+)
+def test_what_functions_alone_write_lies_on_a_v5p_and_what_a_product_leaves_in_memory(text, mebibytes):
+    dims = {dim: size for dim, size in {"I": 8192, "J": 2048, "K": 2048}.items() if dim in text}
+    options = {"topology": "v5p:2x2x1", "dtype": "bf16", "idle": "keep", "overlap": "off"}
+    plan = shardc.plan(text, mesh="X=4", dims=dims, **options)
+    assert allocation(plan.schedule).temporary_bytes // 2**20 == mebibytes
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
     ("text", "contracted", "mebibytes"),
     [
         ("A[I, J_Y] · B[J_Y, K_X] → C[I, K_X]", 16384, 128),  # a ring whose sum goes to all
