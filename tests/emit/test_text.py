@@ -10,6 +10,7 @@ import shardc
 from shardc.emit import source
 from shardc.emit.allowed import ALIKE, MAPPED, PARTED, TABLES, TAKEN
 from shardc.emit.call.gradient import _part
+from shardc.emit.steps import calls
 from shardc.emit.steps.local import letters
 from shardc.emit.steps.variables import taken_names, variables
 from shardc.emit.text.source import lay_out_return
@@ -160,3 +161,14 @@ def test_what_is_done_as_one_is_so_in_a_part_that_has_all_its_steps():
 
 def made(schedule, group):
     return [schedule.steps[place].results for place in group.places]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    "text",
+    ["A[I, J_X] · B[J_X, K] → C[I_X, K]; D[I_X, K] = relu(C)", "A[I_X, J] → A[I, J]", "C[I_X, K] = A[I, J] · B[J, K]"],
+)
+def test_every_line_is_of_its_step_and_they_are_counted_from_the_first(text):
+    schedule = shardc.plan(text, mesh="X=4", dims={dim: 8 for dim in "IJK" if dim in text}).schedule
+    places = [line.step for line in calls.body(schedule).code if line.step is not None]
+    assert places == sorted(places) and {*places} == {*range(len(schedule.steps))}
