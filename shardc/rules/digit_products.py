@@ -152,8 +152,6 @@ class Choices:
 
     def _in_order(self, place: Digit, axes: Axes) -> list[Axes]:
         """The orders of axes on a digit: the one that an array has them in, or all."""
-        if len(axes) < 2:
-            return [axes]
         known = self.orders.get((place, frozenset(axes)))
         return list(permutations(axes)) if known is None else [known]
 

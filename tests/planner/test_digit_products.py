@@ -23,7 +23,7 @@ from shardc.planner.digits.products import _Task
 from shardc.planner.problem import Problem
 from shardc.planner.whole import digits as whole_digits
 from shardc.planner.whole import plan as whole_plan
-from shardc.rules.digit_products import Digits, Placement, choices, digits_of_dims, reductions
+from shardc.rules.digit_products import Choices, Digits, Placement, choices, digits_of_dims, reductions
 from shardc.rules.placements import placements
 from shardc.simulate import reference, run, sample_inputs
 from shardc.testing import assert_equal_on_every_device, assert_schedule_legal
@@ -257,6 +257,18 @@ def tasks(draw):
     task = _Task.of(problem, statement.expr, arrays, digits_of_dims(tuple(arrays), program.mesh))
     wide = tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1)
     return task, choices(task.placed, task.digits, wide)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_axes_on_a_digit_come_in_every_order_or_in_the_one_that_an_array_has(count):
+    axes, digits, place = AXES[:count], Digits({"I": (4,), "J": ()}), ("I", 0)
+    for known in itertools.permutations(axes):
+        orders = {(place, frozenset(axes)): known}
+        (one,) = Choices(tuple(axes), ((place,),) * count, orders).placements([place] * count, digits)
+        assert one.axes == {"I": (known, ()), "J": ((),)}
+    every = [each.axes["I"] for each in Choices(tuple(axes), (), {}).placements([place] * count, digits)]
+    assert every == [(order, ()) for order in itertools.permutations(axes)]
 
 
 @settings(max_examples=40, deadline=None)
