@@ -23,7 +23,7 @@ from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Sharding
-from shardc.rules.moves import masks, moves
+from shardc.rules.moves import masks, moves, scatter_onto
 from shardc.rules.placements import placements
 
 MESHES = [Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 4, "Y": 2}), Mesh.of({"X": 2, "Y": 2, "Z": 3})]
@@ -101,3 +101,21 @@ def test_only_axes_of_the_pool_are_sliced_or_kept_in_one_copy(mesh):
         sliced = {Slice((axis,), dim) for axis in pool for dim in (0, 1) if axis not in before.used}
         assert {*moves(before, mesh, pool)} == {*every, *sliced}
         assert {*masks(before, pool)} == {Mask((axis,)) for axis in pool if axis not in before.used}
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("goal", "move"),
+    [
+        (Sharding((tuple("A"), ("X", "Y"), ())), JointScatter(((0, ("A",)), (1, ("X", "Y"))))),
+        (Sharding(((), ("X", "Y"), ())), ReduceScatter(("X", "Y"), 1)),
+        (Sharding(((), ("X", "Y"), ()), frozenset("XY")), None),  # nothing of it is summed
+        (Sharding(((), (), ())), None),
+        (Sharding((("W",), ("Y",), ())), ReduceScatter(("Y",), 1)),  # W is no sum's
+        (Sharding((("Y",), (), ("W", "X"))), ReduceScatter(("Y",), 0)),
+    ],
+)
+def test_of_many_sums_those_are_scattered_at_once_that_the_goal_has_behind_what_is_there(goal, move):
+    """Where scatters over four axes and less onto three dims are too many to be listed; else none by itself."""
+    assert scatter_onto(Sharding(((), (), ()), frozenset("XYZABC")), goal) == move
+    assert scatter_onto(Sharding(((), (), ()), frozenset("XYAB")), goal) is None
