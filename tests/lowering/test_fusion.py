@@ -4,7 +4,7 @@ import pytest
 
 import shardc
 from shardc.cost.allocation import allocation
-from shardc.lowering.fusion import fused
+from shardc.lowering.fusion import _is_widened_again, fused, kinds_of, readers_of
 
 MESH = {"X": 2, "Y": 4}
 DIMS = {"B": 32768, "D": 8192, "F": 16384}
@@ -245,3 +245,26 @@ def test_a_value_lies_nowhere_if_one_loop_reads_it_or_products_alone(text):
     found = fused(schedule.block, schedule.steps, again=12)
     names = [" ".join(schedule.values[n].name for n in sorted(some)) for some in (found.inside, found.products)]
     assert tuple(names) == FUSED[text]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [
+        ("m: f32[I_X] = logsumexp_K(S); return m", True),
+        ("C: f32[I_X, M] = S · V: f32[K, M]; return C", True),
+        ("a: f32[I_X, K] = relu(S); m: f32[I_X] = max_K(a); return m", True),
+        ("D: f32[I, K] = AllGather_X(S); return D", False),  # a move reads it
+        ("m: f32[I_X] = logsumexp_K(S); D: f32[I, K] = AllGather_X(S); return m, D", False),
+        ("m: f32[I_X] = max_K(S); for L { y: f32[L, I_X, K] = S ⊙ a: f32[L, I_X, K] }\nreturn y, m", False),
+        ("a: f32[I_X, K] = relu(S); return a", False),  # an output lies in its place
+        ("return S", False),
+    ],
+)
+def test_what_is_widened_is_made_by_each_reader_unless_one_reads_it_in_memory(text, is_so):
+    text = f"S = f32(x[I_X, J] · W[J, K]); {text}"
+    dims = {dim: 8 for dim in "IJKLM" if f"{dim}," in text or f"{dim}]" in text}
+    block = shardc.plan(text, mesh="X=4", dims=dims, dtype="bf16", idle="keep").schedule.block
+    (step,) = (step for step in block.steps if step.name == "widen")
+    readers = readers_of(block.steps).get(step.result, ())
+    assert _is_widened_again(step, readers, kinds_of(block, block.steps), block.outputs) == is_so
