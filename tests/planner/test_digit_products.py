@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import shardc
 from shardc.api import parse
 from shardc.cost import LinkModel, chip
+from shardc.cost.rate import picoseconds
+from shardc.interface.hardware import Hardware
 from shardc.ir.collectives import CollectivePermute, DirectExchange, Slice, apply
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.expressions import operands
@@ -257,6 +259,29 @@ def tasks(draw):
     task = _Task.of(problem, statement.expr, arrays, digits_of_dims(tuple(arrays), program.mesh))
     wide = tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1)
     return task, choices(task.placed, task.digits, wide)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ("A[I_XY, J] · B[J, K] → C[I, K_X]", [1]),
+        ("A[I_X, J_YZ] · B[J, K_ZY] → C[I_ZX, K]", [2]),
+        ("A[I, J_XYZ] · B[J_ZYX, K] → C[I_YX, K]", []),
+    ],
+)
+def test_to_see_an_array_in_digits_takes_as_long_as_to_copy_those_that_are_cut_anew(text, copied):
+    program = shardc.parse(text, mesh="X=2,Y=2,Z=2", dims="I=4096,J=8192,K=2048", topology="v5e:2x4", dtype="bf16")
+    problem = Problem(program, Hardware().model(program), Objective.TIME, program.mesh.names)
+    (statement,) = program.statements
+    arrays = [(each.dims, each.pattern.exact) for each in (*operands(statement.expr), statement)]
+    task = _Task.of(problem, statement.expr, arrays, digits_of_dims(tuple(arrays), program.mesh))
+    sizes = [
+        Array("", dims, program.shape(dims), lies, DTYPES["bf16"]).local_bytes(program.mesh) for dims, lies in arrays
+    ]
+    rate, price = problem.model.alone.copy_s_per_byte, problem.objective.price
+    times = [picoseconds(size * rate) if place in copied else 0 for place, size in enumerate(sizes)]
+    assert rate and task.reshapes == sum(price(time, 0) for time in times)
 
 
 @pytest.mark.instant
