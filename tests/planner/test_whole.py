@@ -16,6 +16,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import spell
 from shardc.planner import Objective, plan_program, plan_with_subaxes, planned_at_once
 from shardc.planner.options import Options
+from shardc.planner.whole.realise import _outlived
 from shardc.testing import partial_programs, shardings
 from shardc.testing.oracles import all_shardings
 
@@ -410,3 +411,20 @@ def test_what_one_operand_alone_has_is_summed_before_the_product(text, objective
     assert first(found.price(objective), objective) == first(apart.price(objective), objective)
     assert found.cost.flops == apart.cost.flops
     assert_means_the_program(found.schedule)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("t = relu(x[B]); x = x + b[B]; S[L, B] = t", {"t"}),
+        ("t = relu(x[B]); S[L, B] = t; x = x + b[B]", set()),  # before it is bound anew
+        ("t = relu(x[B]); S[L, B] = t", set()),
+        ("t = relu(x[B]); u = exp(t); x = x + b[B]; S[L, B] = u", {"u"}),  # which is made of what t is
+        ("t = relu(x[B]); x = x + t; S[L, B] = x", set()),
+    ],
+)
+def test_what_is_read_after_what_it_is_made_of_is_bound_anew_outlives_that(text, found):
+    left = "S, x" if "; x = " in text else "S"
+    program = shardc.parse(f"for L {{ {text} }}\nreturn {left}", mesh="X=2", dims={"B": 8, "L": 2})
+    assert _outlived(program.statements, {"t", "u"}) == found
