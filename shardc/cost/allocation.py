@@ -29,6 +29,7 @@ from typing import NamedTuple
 from shardc.cost.depth import depth_first
 from shardc.cost.grouped import Groups
 from shardc.cost.heap import Buffers
+from shardc.cost.held_up import held_up
 from shardc.cost.inside import Inside, Readers
 from shardc.cost.scheduled import Rings, may_be_hidden, operands_first, orders_early, orders_of_least, permutes_first
 from shardc.cost.walk import Walk
@@ -86,9 +87,10 @@ def _temporaries(schedule: Schedule, lowering: Lowering, room: int, loop: Loop |
     schedule = replace(schedule, block=as_kept(schedule.block))
     walks, again = _Walks.of(schedule, lowering, room, loop), work.computes_again(lowering.target)
     if tpu.moves_early(lowering.target) and any(map(may_be_hidden, schedule.steps)):
-        waits = {
-            schedule.steps[place].result: ValueNumber(value) for place, value in lowering.again if value is not None
+        repeated = {
+            schedule.steps[at].result: {ValueNumber(value)} for at, value in lowering.again if value is not None
         }
+        waits = repeated or held_up(schedule)
         tried = walks.ways(orders_early(schedule.block, waits, Rings.of(schedule)), again)
         return max((walks.walk(way).temporaries() for way in tried), key=sum)
     if loop is not None or not begins_permutes_early(lowering.target):

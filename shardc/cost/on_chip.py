@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from shardc.cost.held_up import multiplies
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Einsum, Loop
+from shardc.ir.plan import Block, Loop
 from shardc.lowering import tpu
-from shardc.lowering.fusion import Reads, reads
 
 
 class Life(NamedTuple):
@@ -31,8 +31,7 @@ def brought_early(block: Block, sizes: Sequence[int] | Mapping[int, int], room: 
     of which it reads a share. One of elements reads what it multiplies where that lies."""
     steps = [step for step in block.steps if not isinstance(step.op, Loop)]
     shared = {step.result: step.operands[0] for step in steps if step.op.facts.kind is Kind.SLICE}
-    pairs = (step for step in steps if isinstance(step.op, Einsum) and len(step.operands) > 1)
-    products = (step for step in pairs if reads(step, block) is not Reads.ELEMENTS)
+    products = (step for step in steps if multiplies(step, block.values))
     read = {shared.get(value, value) for step in products for value in step.operands}
     fits = [value for value in read.intersection(block.inputs) if tpu.is_brought_early(sizes[value], room)]
     return min(fits, key=lambda value: (-sizes[value], value), default=None)

@@ -12,23 +12,27 @@ that are ready it does
     then       a product, and beside it a gather, which may go on beside the next; one gather at a time
     then       collectives; before a product that has nothing beside it, since after them there may be a gather
 
-What is done as one (`Together`) is sent with its product, and has no other gather beside it.
+A gather of what a product left, to an output alone, is a collective as others are, where other gathers wait for it
+(`cost.held_up`). What is done as one (`Together`) is sent with its product, and has no other gather beside it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from enum import Enum
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from shardc.cost.held_up import held_up, multiplies
 from shardc.cost.model import CostModel
 from shardc.cost.together import group_s, time_together
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Loop, Schedule, Step, ValueNumber
+from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import gathers_beside_products, hides_permutes
+
+Held: TypeAlias = Mapping[ValueNumber, Set[ValueNumber]]
 
 
 class _Kind(Enum):
@@ -73,21 +77,23 @@ def prefetched_s(schedule: Schedule, model: CostModel) -> float:
 def time_of_steps(steps: Sequence[Step], values: Sequence[Array], model: CostModel) -> float:
     """Seconds of steps that are no loops, each by itself."""
     works = [Work(range(n, n + 1), _kind(step, values), step.cost.time_s) for n, step in enumerate(steps)]
-    taken = _taken(steps, works) if gathers_beside_products(model.target) else _one_by_one(works)
+    taken = _taken(steps, works, {}) if gathers_beside_products(model.target) else _one_by_one(works)
     return max((each.end_s for each in taken), default=0.0)
 
 
 def in_order(schedule: Schedule, model: CostModel) -> tuple[Taken, ...]:
     """The works of a block, as the compiler takes them; where it begins none early, as they stand."""
-    works = list(_works(schedule, model))
+    held = held_up(schedule)
+    works = list(_works(schedule, {value for ends in held.values() for value in ends}, model))
     if gathers_beside_products(model.target):
-        return tuple(_taken(schedule.steps, works))
+        return tuple(_taken(schedule.steps, works, held))
     if any(work.kind is _Kind.PERMUTE for work in works):
         return tuple(_as_they_stand(schedule.steps, works))
     return tuple(_one_by_one(works))
 
 
-def _works(schedule: Schedule, model: CostModel) -> Iterator[Work]:
+def _works(schedule: Schedule, alone: set[ValueNumber], model: CostModel) -> Iterator[Work]:
+    """What the steps are; those that leave what other gathers wait for are sent `alone`."""
     sent, groups = _sent_early(schedule, model), {group.first: group for group in schedule.together}
     grouped = {place for group in schedule.together for place in group.places}
     for place, step in enumerate(schedule.steps):
@@ -95,6 +101,7 @@ def _works(schedule: Schedule, model: CostModel) -> Iterator[Work]:
             yield Work(group.places, _Kind.MOVE, group_s(schedule, group, model))
         elif place not in grouped:
             kind = _Kind.PERMUTE if place in sent else _kind(step, schedule.values)
+            kind = kind if alone.isdisjoint(step.results) else _Kind.MOVE
             yield Work(range(place, place + 1), kind, _seconds(schedule, step, model))
 
 
@@ -115,10 +122,7 @@ def _kind(step: Step, values: Sequence[Array]) -> _Kind:
         return _Kind.GATHER
     if step.is_collective:
         return _Kind.MOVE
-    if not isinstance(step.op, Einsum) or len(step.operands) == 1:
-        return _Kind.OTHER
-    given = {dim for operand in step.operands for dim in values[operand].dims}
-    return _Kind.OTHER if given <= set(values[step.result].dims) else _Kind.PRODUCT
+    return _Kind.PRODUCT if multiplies(step, values) else _Kind.OTHER
 
 
 def _seconds(schedule: Schedule, step: Step, model: CostModel) -> float:
@@ -153,9 +157,9 @@ def _as_they_stand(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Tak
         ends[number] = now = start + work.seconds
 
 
-def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
-    """By the rule above; of equals the first in the plan."""
-    ready, now, sent = _Ready(steps, works), 0.0, None
+def _taken(steps: Sequence[Step], works: Sequence[Work], held: Held) -> Iterator[Taken]:
+    """By the rule above; of equals the first in the plan. Gathers that are `held` up wait for others."""
+    ready, now, sent = _Ready(steps, works, held), 0.0, None
     links, permuted = 0.0, list[Taken]()  # when the links are free of what is sent early; permutes that have not ended
     while True:
         while (permute := ready.take(_Kind.PERMUTE)) is not None:
@@ -190,11 +194,11 @@ def _taken(steps: Sequence[Step], works: Sequence[Work]) -> Iterator[Taken]:
         ready.finish(work)
 
 
-def _awaited(steps: Sequence[Step]) -> list[set[ValueNumber]]:
+def _awaited(steps: Sequence[Step], held: Held) -> list[set[ValueNumber]]:
     """What has to be there before each step: its operands, and of a product what else is done with its tiles. So in
     `z = x · W + AllGather_X(y)` nothing hides the gather. What comes of the product itself it does not wait for: in
     `S = x · W; P = S - logsumexp(S)` the difference is computed after it."""
-    found = [set(step.operands) for step in steps]
+    found = [{*step.operands, *(value for each in step.results for value in held.get(each, ()))} for step in steps]
     makers = {value: place for place, step in enumerate(steps) for value in step.results}
     for place, step in reversed([*enumerate(steps)]):
         is_in_place = step.cost.if_sent is not None or not step.cost.time_s
@@ -220,9 +224,9 @@ def _behind(values: set[ValueNumber], awaited: list[set[ValueNumber]], makers: d
 class _Ready:
     """The works whose operands are there, of each kind the first first."""
 
-    def __init__(self, steps: Sequence[Step], works: Sequence[Work]) -> None:
+    def __init__(self, steps: Sequence[Step], works: Sequence[Work], held: Held) -> None:
         made = {value: n for n, work in enumerate(works) for p in work.places for value in steps[p].results}
-        awaited = _awaited(steps)
+        awaited = _awaited(steps, held)
         read = [{made.get(v, n) for p in work.places for v in awaited[p]} for n, work in enumerate(works)]
         self._works = works
         self._waits = [len(numbers - {n}) for n, numbers in enumerate(read)]

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from shardc.cost.depth import with_inside
+from shardc.cost.held_up import multiplies
 from shardc.cost.inside import Inside
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, How, Loop, Schedule, Step, ValueNumber
-from shardc.lowering.fusion import Reads, reads
+
+Waits: TypeAlias = Mapping[ValueNumber, Collection[ValueNumber]]  # of what a gather leaves, what is there before
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,10 @@ class Rings:
         return cls(frozenset(begin), frozenset(value for steps in sums for value in steps[-1].results))
 
 
-def orders_early(block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: Rings) -> Iterator[tuple[Step, ...]]:
+def orders_early(block: Block, waits: Waits, rings: Rings) -> Iterator[tuple[Step, ...]]:
     """Each product's first operand made first, or its last; and collectives as early as may be.
 
-    `waits` has of what a repeated gather leaves the value that it waits for: it is no earlier.
+    `waits` has of what a gather leaves the values that it waits for: it is no earlier.
     """
     yield operands_first(block, 1)
     yield operands_first(block, -1)
@@ -104,9 +107,7 @@ def _least_first(block: Block, inside: Inside, sizes: Sequence[int]) -> tuple[St
     return tuple(with_inside(block, inside, found))
 
 
-def _moves_first(
-    block: Block, waits: Mapping[ValueNumber, ValueNumber], rings: Rings, first: set[int]
-) -> tuple[Step, ...]:
+def _moves_first(block: Block, waits: Waits, rings: Rings, first: set[int]) -> tuple[Step, ...]:
     """Of the steps whose operands are there a collective that is no sum, then one that makes what comes first, then one
     that leads to a collective, then the first. What ends a ring comes last. One gather is under way at a time: another
     begins when a product has been done beside it, or what it left is read."""
@@ -127,7 +128,7 @@ def _moves_first(
             step = min(ready, key=turn)
         if step.op.facts.kind is Kind.GATHER:
             sent = {*step.results}
-        elif isinstance(step.op, Loop) or reads(step, block) is Reads.PRODUCT:
+        elif isinstance(step.op, Loop) or multiplies(step, block.values):
             sent = set()
         left.remove(step)
         found.append(step)
@@ -174,8 +175,8 @@ def _are(step: Step, values: Collection[int]) -> bool:
     return any(value in values for value in step.results)
 
 
-def _waits(step: Step, waits: Mapping[ValueNumber, ValueNumber]) -> list[ValueNumber]:
-    return [waits[value] for value in step.results if value in waits]
+def _waits(step: Step, waits: Waits) -> list[ValueNumber]:
+    return [each for value in step.results for each in waits.get(value, ())]
 
 
 def may_be_hidden(step: Step) -> bool:

@@ -98,7 +98,7 @@ def test_what_waits_for_a_value_comes_after_it(block):
     """Without, the second gather is taken first; so it is where it reads through a barrier."""
     gathers = [step for step in block.steps if step.name == "AllGather"]
     product = next(step for step in block.steps if gathers[0].result in step.operands)
-    *_, steps = orders_early(block, {gathers[1].result: product.result}, Rings())
+    *_, steps = orders_early(block, {gathers[1].result: {product.result}}, Rings())
     assert steps.index(product) < steps.index(gathers[1])
 
 

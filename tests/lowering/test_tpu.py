@@ -127,6 +127,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.reads_vectors_twice, [((MIB,), True), ((MIB - 1,), False)]),
     (timed.gathers_beside_products, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (timed.holds_up_gathers, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.stays_near, [((112 * MIB,), True), ((112 * MIB + 1,), False)]),
     (timed.waits_near, [((V5E,), 0.3), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (
