@@ -19,8 +19,8 @@ from shardc.lowering.timed import holds_up_gathers
 
 def held_up(schedule: Schedule) -> dict[ValueNumber, set[ValueNumber]]:
     """Of what each gather leaves, what other gathers leave before it begins. Those done as one with a product are none
-    of them."""
-    if not holds_up_gathers(Target.of(schedule.program)):
+    of them; and in a trip of a loop, which stacks or carries what is left, none waits."""
+    if schedule.is_trip or not holds_up_gathers(Target.of(schedule.program)):
         return {}
     grouped = {place for group in schedule.together for place in group.places}
     single = [step for place, step in enumerate(schedule.steps) if place not in grouped]

@@ -255,6 +255,7 @@ class Schedule:
     by: Refinement | None = None
     together: tuple[Together, ...] = ()
     by_xla: bool = False
+    is_trip: bool = False  # of a loop, whose body this is
 
     @property
     def values(self) -> tuple[Array, ...]:
@@ -284,7 +285,7 @@ class Schedule:
 
     def inside(self, loop: Loop) -> Schedule:
         """The body of one of its loops, on the same mesh, for the same chip."""
-        return replace(self, block=loop.body, together=())
+        return replace(self, block=loop.body, together=(), is_trip=True)
 
     @property
     def blocking(self) -> Schedule:

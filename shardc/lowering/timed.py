@@ -124,7 +124,8 @@ def gathers_beside_products(target: Target) -> bool:
     "whichever order they were written: 2,514 µs, 807 less by the rule above. So it was of gradients that are "
     "added up, scattered and gathered to outputs, over two axes or one, with a function between, or before two more "
     "products: 2,794, 3,245, 3,323 and 3,009 µs where 2,040, 2,008, 2,112 and 2,258 were priced. Where z reads no "
-    "gather y was hidden beside it; so are outputs that are gathered of arguments",
+    "gather y was hidden beside it; so are outputs that are gathered of arguments. In a trip of a loop that stacks y "
+    "both were hidden, V beside T and y beside z",
 )
 def holds_up_gathers(target: Target) -> bool:
     """Whether a gather of what a product left, to an output alone, comes before others begin (`cost.held_up`)."""
