@@ -67,8 +67,9 @@ def far_cost(array: Array, model: CostModel) -> StepCost:
     return _in_memory(array, 1, model)
 
 
-def farther(array: Array, model: CostModel, beside: int | None = None) -> Iterator[StepCost]:
-    """What it takes more where a block has no room on the chip whose copy is priced as if it might."""
+def farther(array: Array, model: CostModel, beside: int) -> Iterator[StepCost]:
+    """What it takes more where a block has no room on the chip whose copy is priced as if it might, beside so many
+    bytes."""
     near, far = copy_cost(array, model, beside).time_s, far_cost(array, model).time_s
     if far > near:
         yield StepCost(time_s=far - near, spelled=partial(_farther, array))

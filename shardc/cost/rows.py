@@ -58,7 +58,7 @@ class Rows:
             if kind in _LEAVES_WHOLE and value in self.stacked:
                 yield far_cost(self.values[value], self.model)  # laid where all of them lie: too large for the chip
             elif value in self.stacked and self.model.leaves_output_apart(step.op, len(self.values[value].dims)):
-                yield from farther(self.values[value], self.model)  # all rows are too large for the chip
+                yield from farther(self.values[value], self.model, 0)  # all rows are too large for the chip
             if self.filled and value in self.stacked:
                 yield self._written(self.values[value], alone=True)
 
