@@ -345,7 +345,7 @@ def test_of_exchanges_the_one_that_saves_most_is_taken_and_what_cannot_be_writte
         for best, saves, can in every
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(directly, "_parts", lambda *_: iter(parts))
+        patched.setattr(directly, "parts", lambda *_: iter(parts))
         patched.setattr(directly, "uneven_exchange", lambda can, *_: "a move" if can else None)
         patched.setattr(directly, "_run", lambda part, *_: lie(saved=lambda _: part.saves) if part.saves else None)
         run, unwritten = directly._best((), lie(mesh=None), None, Objective.BYTES)
