@@ -34,6 +34,7 @@ NEVER = (
     "cost",
     "by",
     "by_xla",
+    "is_trip",
     "warn",
     "rule",
     "of_numbers",
