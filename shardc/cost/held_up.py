@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Schedule, Step, ValueNumber
+from shardc.ir.plan import Einsum, Schedule, Step, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.target import Target
 from shardc.lowering.timed import holds_up_gathers
@@ -40,7 +40,7 @@ def multiplies(step: Step, values: Sequence[Array]) -> bool:
     """Whether it is a product of two arrays or more that sums over a dim."""
     if not isinstance(step.op, Einsum) or len(step.operands) == 1:
         return False
-    given = {dim for operand in step.operands for dim in values[operand].dims}
+    given = {dim for array in operands_of(step, values) for dim in array.dims}
     return not given <= set(values[step.result].dims)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import shardc
+from shardc.cost.held_up import multiplies
 from shardc.cost.inside import Inside
 from shardc.cost.on_chip import brought_early
 from shardc.cost.scheduled import Rings, orders_early, orders_of_least
@@ -92,6 +93,14 @@ def test_what_is_multiplied_by_elements_is_not_brought_early():
     block = shardc.plan(program, idle="keep").schedule.block
     sizes = [array.local_bytes(Mesh.of({"X": 8})) for array in block.values]
     assert block.values[brought_early(block, sizes, 2**27)].name == "W"
+
+
+def test_an_array_under_other_dims_is_multiplied_by_elements():
+    """T is seen as S: no dim is summed, so that it is no product, beside which a gather would be sent."""
+    text = "n[B_X, T] = relu(x[B_X, T]); z[B_X, S] = n[B_X, S] ⊙ u[B_X, S]; return z, n"
+    plan = shardc.plan(text, mesh="X=8", dims="B=8,T=16,S=16", topology="v5e:2x4")
+    *_, last = plan.schedule.steps
+    assert last.name == "Einsum" and last.seen and not multiplies(last, plan.schedule.values)
 
 
 def test_what_waits_for_a_value_comes_after_it(block):
