@@ -231,6 +231,31 @@ def test_many_reshards_on_any_kinds_of_axes(case):
     reshards(case)
 
 
+EXCHANGED = (((), ("X",)), (("X",), ("Y",)))  # an AllToAll reads x, so that x is laid along Auto axes before
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("kinds", ("EA", "AE"))
+def test_what_is_exchanged_has_a_gradient_outside_jit(kinds):
+    """Step by step JAX differentiates outside jax.jit: what a constraint there leaves is of another type."""
+    source, target = EXCHANGED
+    reshards(Case((2, 4), kinds, EXCHANGED, "grad"))
+    multiplies(Case((2, 4), kinds, (source, ((), ()), target), "grad"))
+
+
+@QUICK
+@given(cases(how=("grad",)))
+def test_gradients_outside_jit_of_reshards(case):
+    reshards(case)
+
+
+@pytest.mark.exhaustive
+@LONG
+@given(cases(how=("grad",)))
+def test_many_gradients_outside_jit_of_reshards(case):
+    reshards(case)
+
+
 A, B = numbers(16, 8) % 7 - 3, numbers(8, 16) % 5 - 2
 DIMS = ("I", "J"), ("J", "K"), ("I", "K")
 
@@ -286,6 +311,13 @@ def test_products_on_any_kinds_of_axes(case):
 def test_many_products_on_any_kinds_of_axes(case):
     with rejected_where_jax_fails():
         multiplies(case)
+
+
+@pytest.mark.exhaustive
+@LONG
+@given(cases(arrays=3, how=("grad",)))
+def test_many_gradients_outside_jit_of_products(case):
+    multiplies(case)
 
 
 def test_a_manual_axis_is_refused_by_name():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -337,4 +338,10 @@ def laid_first(given: Any, sharding: Sharding, here: Around) -> Any:
     Else XLA:CPU joins the AllToAll that brings it there with the one that follows, and refuses the program that it has
     made: "all-to-all has operands with different shapes".
     """
-    return jax.lax.optimization_barrier(jax.lax.with_sharding_constraint(given, spec_of(here.untyped(sharding))))
+    return jax.lax.optimization_barrier(constrained(given, spec_of(here.untyped(sharding))))
+
+
+@partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit
+def constrained(x: Any, spec: jax.P) -> Any:
+    """The array, of which XLA is told where it lies along Auto axes."""
+    return jax.lax.with_sharding_constraint(x, spec)

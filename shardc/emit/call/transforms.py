@@ -255,13 +255,8 @@ def _resharded(x: Any, spec: Any, here: Around, planner: Planner[Planned]) -> An
     elif source != target:
         x = _reshard(here, tuple(x.shape), x.dtype.name, source, target, planner).called([x], here)
     if here.has_auto and placing.is_tracing(x):
-        return _constrained(x, spec_of(here.untyped(target)))
+        return placing.constrained(x, spec_of(here.untyped(target)))
     return x if is_typed or placing.is_traced(x) or here.is_mapped else placing.retyped(x)
-
-
-@partial(jax.jit, static_argnums=1)  # outside jax.jit its gradient is of another type, where an axis is Explicit
-def _constrained(x: Any, spec: jax.P) -> Any:
-    return jax.lax.with_sharding_constraint(x, spec)
 
 
 def _source(x: Any, target: Sharding, here: Around) -> Sharding | None:
