@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from shardc.errors import ShardcError
+from shardc.errors import ShardcError, flag
 from shardc.interface.arguments import (
     DimsLike,
     FormulaWord,
@@ -165,7 +165,7 @@ def plan(
     beside = {"chip": chip, "dcn": dcn, "name": name}
     program = _program(text, beside, mesh=mesh, dims=dims, dtype=dtype, topology=topology)
     found = planned(sizes.large(program), hardware, objective, idle, overlap, devices=devices_of(mesh))
-    return found.tune().plan if tuned else found
+    return found.tune().plan if flag(tuned, "tuned") else found
 
 
 def _program(text: str | Program, beside: dict[str, Any], topology: str | None = None, **given: Any) -> Program:

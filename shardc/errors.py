@@ -265,6 +265,13 @@ def in_lines(text: str) -> str:
     return text.translate(_IN_LINES)
 
 
+def flag(given: object, what: str) -> bool:
+    """True or False; SHC001 for anything else, of which not all is either."""
+    if not isinstance(given, bool):
+        raise ShardcError("SHC001", f"{what} is {in_line(repr(given)[:200])}", help="give True or False")
+    return given
+
+
 def nearest(name: str, known: Iterable[str], alike: float = 0.5) -> str | None:
     """The known name most like a mistyped one, or None if nothing is alike: letters in common, of all."""
     import difflib  # most names are known

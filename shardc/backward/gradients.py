@@ -18,13 +18,13 @@ so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from shardc.backward.again import with_made_again
 from shardc.backward.assembled import assembled
 from shardc.backward.loops import through
 from shardc.backward.walk import REMATS, Remat, Walk
-from shardc.errors import ShardcError, nearest
+from shardc.errors import ShardcError, flag, in_line, nearest
 from shardc.ir.dtypes import Kind
 from shardc.ir.program import Input, Program
 
@@ -45,9 +45,9 @@ def grad(
         raise ShardcError(
             "SHC001", f"program is a {type(program).__name__}", help="give what shardc.parse(text) returns"
         )
-    if remat not in REMATS or not isinstance(whole, bool):
-        what = f"whole is {whole!r}" if remat in REMATS else f"remat is {remat!r}"
-        raise ShardcError("SHC001", what, help='whole is True or False, and remat that or "selective"')
+    flag(whole, "whole")
+    if not isinstance(remat, bool | str) or remat not in REMATS:
+        raise ShardcError("SHC001", f"remat is {in_line(repr(remat)[:200])}", help='give True, False or "selective"')
     wanted = _wanted(program, wrt)
     walk = _walked(program, wanted, remat)
     if remat and (whole or remat == "selective"):  # else what is made again begins the program
@@ -73,15 +73,11 @@ def _walked(program: Program, wanted: Sequence[Input], remat: Remat) -> Walk:
 
 
 def _wanted(program: Program, wrt: str | Sequence[str] | None) -> tuple[Input, ...]:
-    wrt = [name.strip() for name in wrt.split(",")] if isinstance(wrt, str) else wrt
-    if not (wrt is None or (isinstance(wrt, Iterable) and all(isinstance(name, str) for name in wrt))):
-        raise ShardcError("SHC001", f"wrt is {wrt!r}", help='give names of inputs, as in ["W", "V"]')
     floats = {each.name: each for each in program.inputs if each.dtype.kind is Kind.FLOAT and not each.dtype.moves}
-    if not (floats if wrt is None else wrt):
+    names = list(floats) if wrt is None else _names(wrt)
+    if not names:
         raise ShardcError("SHC217", "no input has a gradient", help="give one a type of floats to compute in, say bf16")
-    if wrt is None:
-        return tuple(floats.values())
-    for name in wrt:
+    for name in names:
         if name not in floats:
             near = nearest(name, floats)
             what = next((f"an input of {each.dtype}" for each in program.inputs if each.name == name), "no input")
@@ -91,4 +87,18 @@ def _wanted(program: Program, wrt: str | Sequence[str] | None) -> tuple[Input, .
                 else f"inputs of floats to compute in are {', '.join(floats) or 'none'}"
             )
             raise ShardcError("SHC217", f"`{name}` is {what}, and has no gradient", help=help)
-    return tuple(floats[name] for name in dict.fromkeys(wrt))
+    return tuple(floats[name] for name in dict.fromkeys(names))
+
+
+def _names(wrt: str | Sequence[str]) -> Sequence[str]:
+    """The names of inputs that are asked for, of a text between commas."""
+    if isinstance(wrt, str):
+        return [name.strip() for name in wrt.split(",")]
+    try:
+        names = tuple(wrt)
+        are_names = all(isinstance(name, str) for name in names)
+    except TypeError:  # there is nothing to go through
+        are_names = False
+    if not are_names:
+        raise ShardcError("SHC001", f"wrt is {in_line(repr(wrt)[:200])}", help='give names of inputs, as in ["W", "V"]')
+    return names

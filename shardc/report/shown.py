@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from shardc.errors import ShardcError
+from shardc.errors import ShardcError, flag, in_line
 from shardc.io.files import check_output, check_page, write_output
 from shardc.io.units import in_bytes, in_one_line, in_seconds
 from shardc.report.front import FrontView
@@ -112,6 +112,11 @@ class Shown(ABC):
         """
         from shardc.report.page import Reported, page, page_beside_xla, page_of_two
 
+        flag(pareto, "pareto")
+        if not (compare is None or isinstance(compare, Shown) or (isinstance(compare, str) and compare == "xla")):
+            raise ShardcError(
+                "SHC001", f"compare is {in_line(repr(compare)[:200])}", help='give another plan, or "xla"'
+            )
         if compare in ("xla", None) and self.schedule.program.topology is not None:
             say(f"compiling for {self.schedule.program.topology}")
         if compare == "xla":

@@ -96,10 +96,12 @@ def _parsed(text: str, swept: Sequence[Over], options: dict[str, Any]) -> Progra
     try:
         return parse(text, **options)
     except ShardcError as error:
+        if error.code != "SHC201":  # not of axes
+            raise
         given = mesh_of(options.get("mesh"))
         declared = dict(given.axes) if given is not None else {}
         missing = {name: 1 for each in swept for name in each.names if f"_{name}" in text or len(each.names) > 1}
-        if error.code != "SHC201" or not missing:
+        if not missing:
             raise
         return parse(text, **{**options, "mesh": Mesh.of({**missing, **declared})})
 

@@ -1,4 +1,10 @@
-"""The Python interface given values of the wrong types: a result, or a coded error with a remedy, and nothing else."""
+"""The Python interface given values of the wrong types: a result, or a coded error with a remedy, and nothing else.
+
+Every argument of every function is tried: their names are read from the signatures.
+"""
+
+import inspect
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc import api
 from shardc.errors import ShardcError
 
 pytestmark = pytest.mark.devices
@@ -57,10 +64,20 @@ WRONG = [
     *(jax.ShapeDtypeStruct((8, 8), jnp.float32), jax.sharding.AbstractMesh((2,), ("X",)), ValueError("x")),
     jax.random.key(0),
 ]
-NAMES = ["mesh", "dims", "dtype", "chip", "topology", "objective", "memory", "formula", "profile", "map", "dcn"]
-PLAN = [*NAMES, "wraparound", "name"]
-PARSE = ["mesh", "dims", "dtype", "chip", "topology", "dcn", "name"]
-EXPLAIN = ["chip", "topology", "profile", "map", "wraparound"]
+
+
+def named(function):
+    """What a function takes by name alone, options that are typed together among them; not whom it tells what it does,
+    which is a function of the caller's."""
+    found = []
+    for name, each in inspect.signature(function).parameters.items():
+        if each.kind is each.KEYWORD_ONLY and name != "say":
+            found.append(name)
+        elif each.kind is each.VAR_KEYWORD:
+            found += typing.get_type_hints(getattr(api, each.annotation.removeprefix("Unpack[").removesuffix("]")))
+    return found
+
+
 wrong = st.sampled_from(WRONG)
 
 
@@ -69,11 +86,6 @@ def plan(**options):
 
 
 PLANNED = plan(dtype="f32")
-
-
-def parsed(**options):
-    return shardc.plan(PLANNED.program, **options)
-
 
 CALLS = {
     "parse(text)": lambda one, two: shardc.parse(one),
@@ -92,16 +104,33 @@ CALLS = {
     "simulate(array)": lambda one, two: PLANNED.simulate(ARRAY, one),
     "reference": lambda one, two: PLANNED.reference(ARRAY, one),
     "pareto": lambda one, two: PLANNED.pareto(one),
+    "picture": lambda one, two: PLANNED.picture(one),
     "table": lambda one, two: PLANNED.table(one),
     "to_json": lambda one, two: PLANNED.to_json(one),
     "explain": lambda one, two: shardc.explain(one, two),
-    **{f"plan({name}=)": lambda one, two, name=name: plan(**{name: one}) for name in PLAN},
-    **{f"parse({name}=)": lambda one, two, name=name: shardc.parse(TEXT, **{name: one}) for name in PARSE},
-    **{f"explain({name}=)": lambda one, two, name=name: shardc.explain(len, **{name: one}) for name in EXPLAIN},
-    **{
-        f"plan(parsed, {name}=)": lambda one, two, name=name: shardc.plan(PLANNED.program, **{name: one})
-        for name in PLAN
-    },
+    "sweep(text)": lambda one, two: shardc.sweep(one, "I=8..16", mesh={"X": 2}, dims=SIZES),
+    "sweep(swept)": lambda one, two: shardc.sweep(TEXT, one, mesh={"X": 2}, dims=SIZES),
+    "sweep(both)": lambda one, two: shardc.sweep(TEXT, one, two, mesh={"X": 2}, dims=SIZES),
+    "grad(program)": lambda one, two: shardc.grad(one),
+    "grad(wrt)": lambda one, two: shardc.grad(PLANNED.program, one),
+}
+WITH = {
+    "plan": (shardc.plan, lambda **options: plan(**options)),
+    "plan(parsed)": (shardc.plan, lambda **options: shardc.plan(PLANNED.program, **options)),
+    "parse": (shardc.parse, lambda **options: shardc.parse(TEXT, **options)),
+    "check": (shardc.check, lambda **options: shardc.check(TEXT, **({"mesh": {"X": 2}} | options))),
+    "explain": (shardc.explain, lambda **options: shardc.explain(len, **options)),
+    "einsum": (type(shardc.einsum).__call__, lambda **options: shardc.einsum(TEXT, ARRAY, ARRAY, **options)),
+    "einsum.plan": (shardc.einsum.plan, lambda **options: shardc.einsum.plan(TEXT, ARRAY, ARRAY, **options)),
+    "reshard": (shardc.reshard, lambda **options: shardc.reshard(ARRAY, jax.P("X"), **options)),
+    "grad": (shardc.grad, lambda **options: shardc.grad(PLANNED.program, **options)),
+    "sweep": (shardc.sweep, lambda **options: shardc.sweep(TEXT, "I=8..16", **({"mesh": {"X": 2}} | options))),
+    "page": (shardc.Plan.page, lambda **options: PLANNED.page(**options)),
+}
+CALLS |= {
+    f"{what}({name}=)": lambda one, two, name=name, call=call: call(**{name: one})
+    for what, (function, call) in WITH.items()
+    for name in named(function)
 }
 
 
