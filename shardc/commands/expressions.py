@@ -22,8 +22,13 @@ class Subcommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         self._refuse_swallowed(ctx, args)
         marked = [f"{_MARK}{arg}" if _is_expression(arg) else arg for arg in args]
-        self._refuse_repeated(ctx, marked)
-        rest = super().parse_args(ctx, marked)
+        try:
+            self._refuse_repeated(ctx, marked)
+            rest = super().parse_args(ctx, marked)
+        except click.UsageError as error:
+            told = error.format_message()
+            as_given = told.replace(_MARK, "").replace(repr(_MARK)[1:-1], "")
+            raise error if as_given == told else click.UsageError(as_given, ctx) from None
         ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
         return rest
 

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 
+import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -261,6 +262,23 @@ def test_an_expression_that_begins_with_a_minus_is_one(capsys, sign, name, arrow
     arguments = [[text, *mesh], [*mesh, text], [*mesh, "--", text]][place]
     assert cli._status(["check", *arguments]) == 0
     assert capsys.readouterr().out.startswith("ok: -" if sign.count("-") % 2 or "(" in sign else "ok: ")
+
+
+VALUED = [
+    (name, option.opts[-1])
+    for name, command in cli.shardc.commands.items()
+    for option in command.params
+    if isinstance(option, click.Option) and not option.is_flag
+]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("command", "option"), [*VALUED, *((name, "more") for name in cli.shardc.commands)])
+def test_what_is_refused_is_told_as_it_was_given(capsys, command, option):
+    """Nothing of how an expression is told from an option."""
+    assert cli._status([command, MATMUL, option, "-A[1]", "-B[2]"])
+    said = capsys.readouterr().err
+    assert said and not any(mark in said for mark in ("\0", "\\0", "x00", "u0000"))
 
 
 def test_an_option_with_brackets_in_its_value_is_one(shardc, tmp_path):
