@@ -10,6 +10,7 @@ import pytest
 import shardc
 from shardc.cost.formulas import evaluate
 from shardc.ir.sharding import spell
+from shardc.lowering.flow import untyped_along
 
 sys.path.insert(0, str(Path(__file__).parent))
 from meaning import assert_means_the_program
@@ -60,6 +61,20 @@ def function_last(case):
     return f"{before} → {after}; C{after[1:]} = relu(B)", sizes
 
 
+def in_a_loop(case):
+    before, after, sizes = moved(case, "A", "B")
+    row, left = (side.replace("[", "[L, ") for side in (before, after))
+    return f"for L {{ {after} = {row}; C{left[1:]} = relu(B) }}; D = C", sizes | {"L": TRIPS}
+
+
+TRIPS = 2
+
+
+def is_typed(plan):
+    """Whether types say where the result of a reshard is equal, as they must in a loop."""
+    return not untyped_along(plan.schedule.block)[plan.schedule.outputs[0]]
+
+
 AROUND = [beside_a_product, function_first, function_last]
 
 
@@ -98,9 +113,31 @@ def test_beside_other_statements_it_brings_what_it_does_alone(case, around):
     assert own.wire_bytes == plan.cost.wire_bytes, "what is listed first is what is done"
 
 
+@pytest.mark.parametrize("case", list(islice(drawn(17), 4)), ids=by_name)
+def test_each_trip_of_a_loop_brings_what_it_does_alone(case):
+    check_in_a_loop(case)
+
+
 @pytest.mark.parametrize("cases", list(islice(pairs(12), 4)), ids=lambda cases: " ".join(map(by_name, cases)))
 def test_two_bring_no_more_than_each_alone(cases):
     check_two(*cases)
+
+
+def check_in_a_loop(case):
+    by_itself = alone(case)
+    if is_typed(by_itself):
+        plan = check(case, *in_a_loop(case), TRIPS * by_itself.cost.wire_bytes)
+        own, *_ = plan.statements[0].statements[0].alternatives
+        assert TRIPS * own.wire_bytes == plan.cost.wire_bytes, "what is listed first is what is done"
+        return plan
+    return None
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(18, 21))
+def test_of_many_none_brings_more_in_a_loop(seed):
+    plans = [*filter(None, map(check_in_a_loop, islice(drawn(seed), 8)))]
+    assert len(plans) > 4
 
 
 @pytest.mark.exhaustive
@@ -146,6 +183,22 @@ def test_before_a_loop_where_types_say_what_is_equal():
     plan = worst(f"{WORST}\nx[J_W] = S[J_W]\nfor L {{\n x[J_W] = relu(x)\n}}")
     assert plan.cost.wire_bytes == BRINGS
     assert_proved(plan)
+
+
+def test_in_loops_with_their_gradients():
+    text = "for L {\n x[I_Y, J_X, K_W] = x[I_Y, J_X, K_W] + C[L, I_Y, J_X, K_W]\n"
+    text += " B[I, J_W, K_YX] = relu(x)\n D[L, I, J_W, K_YX] = B ⊙ B\n}\nE = D"
+    plan = worst(text)
+    assert plan.cost.wire_bytes == 4 * BRINGS
+    assert_proved(plan)
+    both = worst(text, lambda program: shardc.grad(program, ["C"], whole=True))
+    assert both.cost.wire_bytes == 2 * 4 * BRINGS
+    assert_proved(both)
+
+
+def test_inside_a_loop_and_beside_it():
+    text = f"{WORST}\nfor L {{\n T[I, J_W, K_YX] = S[L, I_Y, J_X, K_W]\n H[L, I, J_W, K_YX] = relu(T)\n}}\nE = H"
+    assert worst(text).cost.wire_bytes == 5 * BRINGS
 
 
 def test_a_memory_limit_is_kept():

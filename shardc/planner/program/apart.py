@@ -20,7 +20,7 @@ from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.finer import OnFiner, further, in_common
-from shardc.ir.plan import Block, Loop, Schedule, Step, StepCost, every_block
+from shardc.ir.plan import Block, Loop, Schedule, Step, StepCost, every_block, every_step
 from shardc.ir.program import Input, Program, Statement
 from shardc.ir.refine import Refinement, refined
 from shardc.ir.sharding import Array, Sharding, spell
@@ -40,6 +40,7 @@ class _Moved:
     """Steps that move an array, from where it lies by whole axes to where."""
 
     steps: tuple[Step, ...]
+    times: int
     before: Array
     after: Sharding
 
@@ -114,7 +115,7 @@ class Reshards:
             for part in sorted(parts(chain, schedule, model, self.objective), key=lambda part: -part.at_best):
                 before, after = here.whole(part.before.sharding), here.whole(part.after.sharding)
                 if before is not None and after is not None:
-                    yield _Moved(part.steps, replace(part.before, sharding=before), after)
+                    yield _Moved(part.steps, chain.times, replace(part.before, sharding=before), after)
                     break
 
     def _planned(self, moved: _Moved, beside: Refinement | None) -> _Found | None:
@@ -130,7 +131,9 @@ class Reshards:
         untyped = loops and untyped_along(schedule.block)[schedule.outputs[0]]
         if untyped or costs >= self.objective.clearly_less(spent):
             return None
-        return _Found(moved, schedule.block, schedule.by or Refinement(schedule.mesh, ()), spent - costs)
+        return _Found(
+            moved, schedule.block, schedule.by or Refinement(schedule.mesh, ()), moved.times * (spent - costs)
+        )
 
     def _on(self, by: Refinement) -> CostModel:
         model = self.model.refined(by) if by.parts else self.model
@@ -150,11 +153,19 @@ class Reshards:
         """The plan on the finer mesh, with these in place of what moves."""
         by, model = way.by, self._on(way.by)
         after = planned if by == here else self._on_finer(planned, OnFiner(further(here, by)), by)
-        block, place_of = after.schedule.block, {id(step): n for n, step in enumerate(planned.schedule.steps)}
+        there = {
+            id(done.step): other
+            for done, other in zip(every_step(planned.schedule.block), every_step(after.schedule.block), strict=True)
+        }
         runs = list[Run]()
         for each in way.kept:
-            made = OnFiner(further(each.by, by)).block(each.block)
-            runs.append(_run(tuple(block.steps[place_of[id(step)]] for step in each.moved.steps), made, block, model))
+            made, moved = (
+                OnFiner(further(each.by, by)).block(each.block),
+                [there[id(step)] for step in each.moved.steps],
+            )
+            block = moved[0].block
+            is_output = block is after.schedule.block and ends(each.moved.steps, block)
+            runs.append(_run(tuple(done.step for done in moved), made, block, is_output, model))
         return with_runs(runs, after, self.objective, model)
 
     def _on_finer(self, planned: PlannedProgram, on: OnFiner, by: Refinement) -> PlannedProgram:
@@ -174,20 +185,20 @@ class Reshards:
         )
 
 
-def _run(steps: tuple[Step, ...], alone: Block, block: Block, model: CostModel) -> Run:
-    """Steps of a block, and the others in their place."""
+def _run(steps: tuple[Step, ...], alone: Block, block: Block, is_output: bool, model: CostModel) -> Run:
+    """Steps of a block, and the others in their place; `is_output`: these lead to one of the program's."""
     rule = next(step.rule for step in reversed(steps) if step.is_collective)
     first, last = block.values[steps[0].operands[0]], block.values[steps[-1].result]
     found = list[Instead]()
     for step in alone.steps:
         before = replace(alone.values[step.operands[0]], name=first.name)
         after = replace(alone.values[step.result], name=last.name)
-        is_output = step is alone.steps[-1] and ends(steps, block)
+        is_last = step is alone.steps[-1]
         if isinstance(step.op, Reshape):
             found.append(Instead(step.op, after, _reshape_cost(step.op, before, after, model), step.rule))
         else:
             move = cast(Move, step.op)
-            cost = move_cost(move, before, is_output, model, replace(before, dims=first.dims))
+            cost = move_cost(move, before, is_last and is_output, model, replace(before, dims=first.dims))
             found.append(Instead(move, after, cost, replace(rule, rounds=step.rule.rounds)))
     return Run(steps, tuple(found))
 

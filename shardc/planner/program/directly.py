@@ -5,12 +5,12 @@
 Such an exchange leads from any sharding to any other and brings what the busiest device needs and does not hold. A
 search would have to price one between every two shardings; of a plan only the few between its moves are to be looked
 at, and those alone that bring more. What the objective counts has to become less: plans that are as cheap without stay
-as they are.
+as they are. In a loop's body it is done once for each trip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -18,7 +18,7 @@ from shardc.cost.bounds import reshard_bound
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import UnevenExchange, in_one_round, uneven_exchange
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Loop, Schedule, Step
+from shardc.ir.plan import Block, Loop, Schedule, Step
 from shardc.ir.sharding import Array
 from shardc.lowering.flow import untyped_by
 from shardc.planner.options import Objective
@@ -37,19 +37,44 @@ class Directly:
 
 def directly(planned: PlannedProgram, model: CostModel, objective: Objective) -> Directly:
     schedule = planned.schedule
-    found = [_best(chain, schedule, model, objective) for chain in chains(schedule)]
-    runs = [run for run, _ in found if run is not None]
+    found = [(chain.times, *_best(chain, schedule, model, objective)) for chain in chains(schedule)]
+    runs = [run for _, run, _ in found if run is not None]
     return Directly(
-        with_runs(runs, planned, objective, model) if runs else None, sum(unwritten for _, unwritten in found)
+        with_runs(runs, planned, objective, model) if runs else None,
+        sum(times * unwritten for times, _, unwritten in found),
     )
 
 
-def chains(schedule: Schedule) -> Iterator[tuple[Step, ...]]:
-    """The longest runs of moves of one array of which nothing on the way is used elsewhere."""
-    uses = [operand for step in schedule.steps for operand in step.operands] + list(schedule.outputs)
-    by_operand = {step.operands[0]: step for step in schedule.steps if _may_go(step)}
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Moves of one array, one after another, in a block that is done so often; `ends`: in an output of the program."""
+
+    steps: tuple[Step, ...]
+    block: Block
+    times: int
+    ends: bool
+
+
+def chains(schedule: Schedule) -> Iterator[Chain]:
+    """The longest of which nothing on the way is used elsewhere, of each block."""
+    for block, times in _blocks(schedule.block):
+        for steps in _in_block(block):
+            yield Chain(steps, block, times, block is schedule.block and ends(steps, block))
+
+
+def _blocks(block: Block, times: int = 1) -> Iterator[tuple[Block, int]]:
+    """The block and the bodies of its loops, each with how often it is done."""
+    yield block, times
+    for step in block.steps:
+        if isinstance(step.op, Loop) and not step.op.is_of_chunks:
+            yield from _blocks(step.op.body, times * step.op.trips)
+
+
+def _in_block(block: Block) -> Iterator[tuple[Step, ...]]:
+    uses = [operand for step in block.steps for operand in step.operands] + list(block.outputs)
+    by_operand = {step.operands[0]: step for step in block.steps if _may_go(step)}
     inner = {step.result for step in by_operand.values() if uses.count(step.result) == 1 and step.result in by_operand}
-    for step in schedule.steps:
+    for step in block.steps:
         if _may_go(step) and step.operands[0] not in inner:
             chain = [step]
             while chain[-1].result in inner:
@@ -65,7 +90,7 @@ def _may_go(step: Step) -> bool:
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some steps of a chain as one change of a sharding, whether that ends in an output, and what one exchange in one
-    round saves, which is most."""
+    round saves each time, which is most."""
 
     steps: tuple[Step, ...]
     before: Array
@@ -74,28 +99,27 @@ class Part:
     at_best: int
 
 
-def parts(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[Part]:
+def parts(chain: Chain, schedule: Schedule, model: CostModel, objective: Objective) -> Iterator[Part]:
     """The parts of a chain that one move may do, and save what is worth it."""
-    for start, end in combinations(range(len(chain) + 1), 2):
-        steps = tuple(chain[start:end])
-        before, after = schedule.values[steps[0].operands[0]], schedule.values[steps[-1].result]
+    values = chain.block.values
+    for start, end in combinations(range(len(chain.steps) + 1), 2):
+        steps = chain.steps[start:end]
+        before, after = values[steps[0].operands[0]], values[steps[-1].result]
         if before.dims != after.dims or before.sharding.unreduced or after.sharding.unreduced:
             continue
         if not {*before.dims} <= {*schedule.program.dims}:
             continue  # digits of dims: the moves around them lead from dims to dims
         if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
-        ideal, is_output = (
-            in_one_round(before.sharding, after.sharding.dims, schedule.mesh),
-            ends(steps, schedule.block),
-        )
+        ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
+        is_output = chain.ends and end == len(chain.steps)
         spent = counted(objective, (step.cost for step in steps))
         at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
             yield Part(steps, before, after, is_output, at_best)
 
 
-def _best(chain: Sequence[Step], schedule: Schedule, model: CostModel, objective: Objective) -> tuple[Run | None, int]:
+def _best(chain: Chain, schedule: Schedule, model: CostModel, objective: Objective) -> tuple[Run | None, int]:
     """The part of a chain that saves most as one move, and what others would save beyond it that are too long to be
     written. Rounds are worked out of those alone that may save more."""
     best, saved, unwritten = None, 0, 0

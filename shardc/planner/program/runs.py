@@ -1,22 +1,27 @@
-"""Steps of a plan, one after another, that are done as one move instead, or as others: the plan so, told as before."""
+"""Steps of a plan, one after another, that are done as one move instead, or as others: the plan so, told as before. In
+a loop's body they are done so in each trip.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from shardc.cost.copied import copy_cost
 from shardc.cost.formulas import one_after_another
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
-from shardc.cost.sums import cost_of
+from shardc.cost.sums import cost_of, loop_cost
 from shardc.cost.sums import move_cost as sent_cost
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Block, Rule, Step, StepCost, Strategy, ValueNumber
+from shardc.ir.plan import Block, Loop, Rule, Step, StepCost, Strategy, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.planner.options import Objective
 from shardc.planner.planned import Gap, PlannedLoop, PlannedProgram, PlannedStatement, gaps_of, settled
+
+Planned: TypeAlias = PlannedStatement | PlannedLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +72,36 @@ def with_runs(runs: Sequence[Run], planned: PlannedProgram, objective: Objective
 
 
 def in_block(
-    runs: Sequence[Run], block: Block, planned: Sequence[PlannedStatement | PlannedLoop], objective: Objective
-) -> tuple[Block, tuple[PlannedStatement | PlannedLoop, ...]]:
-    """A block with the others in place of each run, and its statements, told so."""
-    changed, moved = _replaced(block, runs), {step.statement for run in runs for step in run.steps}
+    runs: Sequence[Run], block: Block, planned: Sequence[Planned], objective: Objective
+) -> tuple[Block, tuple[Planned, ...]]:
+    """A block with the others in place of each run, its own and those of its loops, and its statements, told so; the
+    block itself where it has none."""
+    block, told = _in_loops(runs, block, planned, objective)
+    here = {id(step) for step in block.steps}
+    own = [run for run in runs if id(run.steps[0]) in here]
+    if not own:
+        return block, told
+    changed, moved = _replaced(block, own), {step.statement for run in own for step in run.steps}
     statements = (
         _led_by(changed, each, number, objective) if isinstance(each, PlannedStatement) and number in moved else each
-        for number, each in enumerate(planned)
+        for number, each in enumerate(told)
     )
     return changed, tuple(statements)
+
+
+def _in_loops(
+    runs: Sequence[Run], block: Block, planned: Sequence[Planned], objective: Objective
+) -> tuple[Block, tuple[Planned, ...]]:
+    steps, told = list(block.steps), list(planned)
+    for place, step in enumerate(block.steps):
+        loop = planned[step.statement]
+        if isinstance(step.op, Loop) and isinstance(loop, PlannedLoop):
+            body, inside = in_block(runs, step.op.body, loop.statements, objective)
+            if body is not step.op.body:
+                op = replace(step.op, body=_compact(body))
+                steps[place] = replace(step, op=op, cost=loop_cost(op))
+                told[step.statement] = PlannedLoop(loop.text, inside)
+    return (block if steps == list(block.steps) else replace(block, steps=tuple(steps))), tuple(told)
 
 
 def counted(objective: Objective, costs: Iterable[StepCost]) -> int:
