@@ -164,8 +164,9 @@ class Reshards:
                 [there[id(step)] for step in each.moved.steps],
             )
             block = moved[0].block
-            is_output = block is after.schedule.block and ends(each.moved.steps, block)
-            runs.append(_run(tuple(done.step for done in moved), made, block, is_output, model))
+            steps = tuple(done.step for done in moved)
+            is_output = block is after.schedule.block and ends(steps, block)
+            runs.append(_run(steps, made, block, is_output, model))
         return with_runs(runs, after, self.objective, model)
 
     def _on_finer(self, planned: PlannedProgram, on: OnFiner, by: Refinement) -> PlannedProgram:

@@ -47,19 +47,18 @@ def directly(planned: PlannedProgram, model: CostModel, objective: Objective) ->
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Moves of one array, one after another, in a block that is done so often; `ends`: in an output of the program."""
+    """Moves of one array, one after another, in a block that is done so often."""
 
     steps: tuple[Step, ...]
     block: Block
     times: int
-    ends: bool
 
 
 def chains(schedule: Schedule) -> Iterator[Chain]:
     """The longest of which nothing on the way is used elsewhere, of each block."""
     for block, times in _blocks(schedule.block):
         for steps in _in_block(block):
-            yield Chain(steps, block, times, block is schedule.block and ends(steps, block))
+            yield Chain(steps, block, times)
 
 
 def _blocks(block: Block, times: int = 1) -> Iterator[tuple[Block, int]]:
@@ -112,7 +111,7 @@ def parts(chain: Chain, schedule: Schedule, model: CostModel, objective: Objecti
         if sum(step.cost.wire_bytes for step in steps) <= reshard_bound(before, after.sharding, schedule.mesh):
             continue  # links of one move carry as much: also by time an AllGather is no exchange of pieces
         ideal = in_one_round(before.sharding, after.sharding.dims, schedule.mesh)
-        is_output = chain.ends and end == len(chain.steps)
+        is_output = chain.block is schedule.block and ends(steps, chain.block)
         spent = counted(objective, (step.cost for step in steps))
         at_best = 0 if ideal is None else spent - counted(objective, [move_cost(ideal, before, is_output, model)])
         if at_best > spent - objective.clearly_less(spent):
