@@ -2,7 +2,8 @@
 
     by the data sheet  the longer of FLOPs over the peak, and all bytes over the memory's bandwidth; copies are free
     as measured        the longer of FLOPs over what products reach, and bytes read plus bytes written, each at its
-                       rate; and more where both take about as long, since not all of the one is beside the other
+                       rate; and more where both take about as long, since not all of the one is beside the other;
+                       and a start, which is most of what few rows take
 
 The second where a slice is named, whose compiler was measured (`cost.calibration`): it writes results far below the
 memory's bandwidth, which is what a product that contracts few elements takes, and copies are slower still.
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from shardc.cost import formulas
 from shardc.cost.chips import Chip
+from shardc.cost.formulas import one_after_another
 from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Laid
 from shardc.lowering.streams import Passes, Streams
@@ -65,6 +69,12 @@ class Amount(NamedTuple):
         return cls(flops, *taken, dtype, streams.passes, through, taken[1] * streams.bare)
 
     @property
+    def starts(self) -> int:
+        """How many functions are started for it: none where it is done with a product's tiles, or with others, and
+        writes nothing."""
+        return max(sum(self.passes), int(self.written > 0))
+
+    @property
     def is_nothing(self) -> bool:
         return not (self.flops or self.read or self.written or any(self.passes))
 
@@ -96,6 +106,26 @@ class Alone:
         """Of a product."""
         computing, moving = self._computing_s(amount), self._memory_s(amount)
         return max(computing, moving) * self._slowed(computing, moving)
+
+    def product_started(self, cost: StepCost) -> StepCost:
+        """Of a product, with its start."""
+        start = StepCost(time_s=self.product_start_s, spelled=lambda: "T_product")
+        return one_after_another(cost, start) if start.time_s else cost
+
+    def function_started(self, cost: StepCost, times: int = 1) -> StepCost:
+        """Of a function that goes through a block so often, with its starts."""
+        start = StepCost(time_s=times * self.function_start_s, spelled=partial(_starts, times))
+        return one_after_another(cost, start) if start.time_s else cost
+
+    @property
+    def product_start_s(self) -> float:
+        """What a product takes, however small; by the data sheet nothing is known."""
+        return 0.0 if self.measured is None else self.measured.product_start
+
+    @property
+    def function_start_s(self) -> float:
+        """What a function takes, however small, for each time that it goes through a block."""
+        return 0.0 if self.measured is None else self.measured.function_start
 
     def _computing_s(self, amount: Amount) -> float:
         return amount.flops / self.flops_per_s(amount.dtype) * self._rounded_again(amount)
@@ -232,11 +262,16 @@ class Alone:
             return found
         known = self.measured
         found |= {"C_int8": known.int8_flops, "C_bf16": known.bf16_flops, "C_f32": known.f32_flops}
+        found |= {"T_product": known.product_start, "T_function": known.function_start}
         found |= {"W_copy": known.copy_bandwidth, "W_lanes": known.lanes_bandwidth, "W_near": known.near_bandwidth}
         for dtype in (DTYPES["bf16"], DTYPES["f32"]):
             names = (f"W_{name}{_kind(dtype)}" for name in ("read", "write", "largest", "pass", "alone"))
             found |= zip(names, known.moving(dtype), strict=True)
         return found
+
+
+def _starts(times: int) -> str:
+    return "T_function" if times == 1 else f"{times}·T_function"
 
 
 def _kind(dtype: DType) -> str:

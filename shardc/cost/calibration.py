@@ -34,7 +34,8 @@ class Calibration:
     the chip; and of a block that a function over a dim goes through. By which part longer a product takes whose
     operations take as long as its bytes; and, of f32, for each operand that it rounds to bf16 again and again, since
     none is small enough, in bytes, to be held on the chip. How many times longer than its bytes a product takes that is
-    added up as a function of elements, of few terms for each number, and of 8 and more.
+    added up as a function of elements, of few terms for each number, and of 8 and more. The seconds that a product
+    takes, and a function for each time that it goes through a block, however small.
 
     A core handles about as many elements a second of f32 as of bf16: what is not bound by its memory moves twice the
     bytes.
@@ -61,6 +62,8 @@ class Calibration:
     f32_held: float
     few_terms: float
     many_terms: float
+    product_start: float
+    function_start: float
 
     def moving(self, dtype: DType) -> Moving:
         """Of a type; narrow ones as bf16, wide ones as f32."""

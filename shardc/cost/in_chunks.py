@@ -47,6 +47,8 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
         spelled=partial(_part, cost, trips, 1.0),
         as_written=None,
     )
+    if cost.time_s:
+        part = model.alone.product_started(part) if cost.flops else model.alone.function_started(part)
     waits = cost.by_memory or not cost.flops
     if near and waits:
         times = _near(cost, taken, model)

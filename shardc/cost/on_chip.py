@@ -30,7 +30,10 @@ def brought_early(block: Block, sizes: Sequence[int] | Mapping[int, int], room: 
     """The argument that is brought to the chip before a program starts, if one is: the largest that a product reads, or
     of which it reads a share. One of elements reads what it multiplies where that lies."""
     steps = [step for step in block.steps if not isinstance(step.op, Loop)]
-    shared = {step.result: step.operands[0] for step in steps if step.op.facts.kind is Kind.SLICE}
+    shared = dict[int, int]()
+    for step in steps:
+        if step.op.facts.kind is Kind.SLICE:
+            shared[step.result] = shared.get(step.operands[0], step.operands[0])
     products = (step for step in steps if multiplies(step, block.values))
     read = {shared.get(value, value) for step in products for value in step.operands}
     fits = [value for value in read.intersection(block.inputs) if tpu.is_brought_early(sizes[value], room)]

@@ -76,7 +76,7 @@ def added_s(size: int, dtype: DType, model: CostModel) -> float:
     """Seconds of the sum of a block that came and one that is here."""
     if model.alone.measured is None:
         return 0.0
-    return model.alone.product_s(Amount(0, 2 * size, size, dtype, bare=size))
+    return model.alone.product_s(Amount(0, 2 * size, size, dtype, bare=size)) + model.alone.function_start_s
 
 
 def block_round(schedule: Schedule, moved: Step, ring: Ring, mesh: Mesh) -> int:
@@ -172,7 +172,8 @@ def parts_of(schedule: Schedule, product: Step, ring: Ring, model: CostModel) ->
     """Those that are sums of each other, those that lie one beside another, or those that go round."""
     if ring.gathers and ring.dim not in schedule.values[product.result].dims:
         return _summed(schedule, product, ring.size, model)
-    computing = product.cost.time_s / (LAID if ring.gathers else SUMMED)
+    start = model.alone.product_start_s
+    computing = (product.cost.time_s - start) / (LAID if ring.gathers else SUMMED) + ring.size * start
     return Parts(computing, computing / ring.size)
 
 
@@ -182,10 +183,11 @@ def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> 
     result = schedule.values[product.result]
     elements, room = result.local_bytes(model.mesh) // result.dtype.bytes, on_chip(model.target)
     size = _F32 * elements
-    alone, adding = product.cost.time_s, 2 * size * count / model.chip.hbm_bandwidth
+    start = model.alone.product_start_s
+    alone, adding = product.cost.time_s - start, 2 * size * count / model.chip.hbm_bandwidth
     if 2 * size <= room:
         computing = alone / SUMMED
     else:
         computing = math.cbrt(alone**3 + adding**3) if size <= room else alone + AFTER * adding
-    part, leaving = computing / count, model.alone.moving_s(0, elements * result.dtype.bytes, result.dtype)
-    return Parts(computing + max(0.0, leaving - part), max(part, leaving))
+    part, leaving = computing / count + start, model.alone.moving_s(0, elements * result.dtype.bytes, result.dtype)
+    return Parts(count * part + max(0.0, leaving - part), max(part, leaving))

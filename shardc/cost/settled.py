@@ -7,6 +7,7 @@ and what comes between, is not known there.
     for M { G = G + AllReduce_X(dW[M]) }      added up as it is made, and reduced after the loop
     z = AllGather_X(x · W[K, D_X])            copied at the end: from the chip if x leaves it room (`cost.crowded`)
     s = sum_J(x ⊙ x)               a product with ones, where it stands by itself: x is read (`lowering.ones`)
+    z = x · W                      after W was brought to the chip, as a whole (`cost.awaited`)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 
 from shardc.cost.alone import Amount
+from shardc.cost.awaited import Awaited
 from shardc.cost.crowded import NOT, Crowded
 from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
@@ -23,7 +25,7 @@ from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
 from shardc.ir.digits import Reshape
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber, operands_of
+from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.ones import by_ones
 from shardc.lowering.rounded import kept, rounded, rounded_ends
@@ -32,18 +34,7 @@ from shardc.lowering.timed import by_ones_takes
 
 def settled_block(block: Block, dims: Collection[str], model: CostModel) -> Block:
     """A block of a program with these dims, its steps priced so; twice is as once."""
-    return _in_block(block, Rows((), model), (), model, dims) if _has_more(block) else block
-
-
-def _has_more(block: Block) -> bool:
-    """Whether there is anything to price again."""
-    if any(isinstance(step.op, Loop) or _written(step).if_sent is not None or _is_sent(step) for step in block.steps):
-        return True
-    return any(array.dtype.name == "f32" for array in block.values) or any(map(_is_sum, block.steps))
-
-
-def _is_sum(step: Step) -> bool:
-    return isinstance(step.op, Einsum) and len(step.operands) == 1
+    return _in_block(block, Rows((), model), (), model, dims)
 
 
 def _by_ones(step: Step, read: Collection[int], values: Sequence[Array], model: CostModel) -> StepCost:
@@ -100,7 +91,11 @@ def _in_block(
             cost = one_after_another(cost, more)
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
 
-    return replace(block, steps=tuple(map(again, block.steps)))
+    steps = [*map(again, block.steps)]
+    awaited = None if loop is not None else Awaited.of(block, model)
+    if awaited is not None:
+        steps[awaited.place] = awaited.by(steps, block.values, model)
+    return replace(block, steps=tuple(steps))
 
 
 def _is_sent(step: Step) -> bool:

@@ -138,7 +138,8 @@ def _chunk_s(schedule: Schedule, product: Step, chunks: Chunks, model: CostModel
     wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
     left = written.local_bytes(model.mesh) // chunks.count
     amount = Amount(product.cost.flops // chunks.count, sum(sizes), left, wide, leaves=written.dtype)
-    return max(model.alone.product_s(amount), product.cost.time_s / chunks.count)
+    start = model.alone.product_start_s
+    return max(model.alone.product_s(amount), (product.cost.time_s - start) / chunks.count) + start
 
 
 def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:

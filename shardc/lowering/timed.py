@@ -31,6 +31,7 @@ def writes_after(target: Target) -> bool:
     return target.generation == "v5p" and target.names_slice
 
 
+_BROUGHT = {"v4p": 128 * 2**20, "v5e": 104 * 2**20, "v5p": 46 * 2**20, "v6e": 64 * 2**20}
 _NEAR = 0.3  # of the time of steps that wait for memory
 _LEFT_NEAR, _READ_NEAR = (0.76, 0.45), (0.3, 0.6)  # of a product's time, and of what its operations take of it
 
@@ -296,3 +297,14 @@ def makes_products_again(target: Target) -> bool:
 def keeps_shares(target: Target) -> bool:
     """Whether shares that several products read are written for all of them."""
     return target.generation == "v5p" and target.names_slice
+
+
+@seen(
+    "0.0.42.1",
+    "of `A[I, J] · B[J, K]` with I=64 B was brought to the chip first: up to 104 MiB on v5e (not 128), 46 on v5p (not "
+    "48), 64 on v6e (not 128) and 128 on v4. Of a B of 64 MiB of which a share is read all was brought on v5e, for 83 "
+    "µs, behind a barrier too. One argument is waited for; what is brought for later products, beside those before",
+)
+def brings_at_most(target: Target) -> int:
+    """The bytes of an argument that may be brought whole to the chip, before what reads it first."""
+    return _BROUGHT.get(target.generation, 0) if target.names_slice else 0

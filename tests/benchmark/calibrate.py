@@ -7,8 +7,8 @@ Programs that show one kind of work alone are compiled for a slice with no TPU t
 left are read from the replay: large products for each type, those of f32 also where no operand stays on the chip, and
 from which size on; products that mostly read, and that mostly write; what a gather leaves, copied to an output; the
 pieces around an exchange, in memory and on the chip; the largest of a block as it lies, and of what is computed of each
-element; a sum of two arrays by itself, beside one in a loop with another function. A figure is the middle one of its
-programs, in units per second. Prices on a slice that is named are made of these (`cost.calibration`).
+element; a sum of two arrays by itself, beside one in a loop with another function; what takes its start and no more. A
+figure is the middle one of its programs, in units per second, or seconds of a start. Prices on a slice that is named are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ NARROWS = ((8192, 8192, 256), (4096, 16384, 256), (8192, 16384, 256), (8192, 819
 MATRICES = "C[I, J, L] = A[I, J, K] · B[I, K, L]"
 FEW_TERMS = ((8192, 32, 2, 32), (8192, 32, 4, 32), (2048, 64, 2, 64), (131072, 8, 4, 8), (32768, 2, 4, 64))
 MANY_TERMS = ((8192, 32, 8, 32), (8192, 32, 16, 32), (65536, 8, 8, 8), (2048, 64, 32, 64), (8192, 2, 16, 64))
+# What takes its start, and little more.
+TINY, ONCE = ((8, 128, 128), (8, 256, 128), (16, 128, 128)), "C[I, J] = relu(A[I, J])"
 SLOWER = 1.2
 MOST = 0.45  # above, a product of more operations would take less (`cost.alone`)
 Rates = dict[str, list[float]]
@@ -87,6 +89,9 @@ def rates(topology: str) -> Iterator[tuple[str, float]]:
     for text, parts in EXCHANGES.items():
         for i, j in LARGE:
             yield "lanes_bandwidth", 2 * 2 * i * j / parts / replayed(text, topology, (i, j))
+    for sizes in TINY:
+        yield "product_start", replayed(PRODUCT, topology, sizes)
+        yield "function_start", replayed(ONCE, topology, sizes)
     for sizes in SMALL:
         yield "near_bandwidth", 2 * 2 * math.prod(sizes) / 2 / replayed(NEAR, topology, sizes)
 

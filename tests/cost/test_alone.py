@@ -126,7 +126,7 @@ def test_a_product_of_few_elements_takes_as_long_as_its_result_is_written():
         topology="v5e:2x2",
         idle="keep",
     )
-    assert thin.steps[0].formula == "(2·I·J + 2·J·K) / W_read + 2·I·K / W_write"
+    assert thin.steps[0].formula == "(2·I·J + 2·J·K) / W_read + 2·I·K / W_write + T_product + 2·I·J / W_hbm"
     assert thin.verify().replayed.step_s == pytest.approx(thin.cost.time_s, rel=0.15)
 
 

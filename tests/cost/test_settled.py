@@ -45,7 +45,7 @@ def test_what_is_added_to_tiles_is_read_and_what_a_collective_leaves_is_another_
 @pytest.mark.instant
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_is_done_with_a_gathered_product_reads_it_and_is_written(function):
-    assert planned((), BEHIND + function).steps[-1].formula == FUNCTIONS[function]
+    assert planned((), BEHIND + function).steps[-1].formula == f"{FUNCTIONS[function]} + T_function"
 
 
 @pytest.mark.instant

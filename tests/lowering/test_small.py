@@ -185,7 +185,7 @@ def test_it_is_proved_and_a_bug_in_it_is_seen(name):
 def test_many_terms_take_longer_than_their_bytes():
     few, many = (planned(MANY, {"C": count, "H": 32, "F": 32, "N": 16384}).steps[-1] for count in (7, 8))
     assert many.time_s > 1.5 * few.time_s
-    assert few.formula.endswith("·1.21") and many.formula.endswith("·2.25")
+    assert ")·1.21 + T_product" in few.formula and ")·2.25 + T_product" in many.formula
 
 
 @pytest.mark.tpu

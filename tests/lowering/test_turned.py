@@ -167,7 +167,7 @@ def test_few_rows_are_written_as_whole_tiles():
         in_tiles, turned = (
             planned(text, LARGE | {"H": heads}, dtype="bf16") for text in (OUTPUTS[0][0], OUTPUTS[1][0])
         )
-        return in_tiles.cost.time_s - turned.cost.time_s
+        return in_tiles.cost.time_s - turned.cost.time_s  # both begin alike
 
     two, four, eight = map(copied_s, (2, 4, 8))
     assert (four / two, eight / four) == pytest.approx((2 * 3 / 5, 2 * 2 / 3))

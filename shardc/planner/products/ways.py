@@ -166,7 +166,9 @@ class Work:
         by_operations = partial(alone.product_formula, self.dims, axes, self.contracts, self.dtype)
         by_bytes = partial(alone.memory_formula, *self.in_memory(read, written, mesh), amount)
         formula = partial(alone.formula, amount, by_operations, by_bytes)
-        return StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
+        found = StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
+        is_product = self.contracts and not any(amount.passes)
+        return alone.product_started(found) if is_product else alone.function_started(found, amount.starts)
 
     def _streams_of(self, read: Sequence[int], written: int) -> Streams | None:
         """Of blocks of so many bytes. A matrix and a vector are a loop, unless the vector is read twice; and so it is

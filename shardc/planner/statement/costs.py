@@ -26,7 +26,7 @@ def _streamed(model: CostModel, read: Sequence[Array], written: Array, streams: 
     if amount.is_nothing:
         return StepCost()
     formula = partial(model.alone.memory_formula, *streams.in_memory(read, written), amount)
-    return StepCost(0, 0, model.alone.product_s(amount), formula)
+    return model.alone.function_started(StepCost(0, 0, model.alone.product_s(amount), formula), amount.starts)
 
 
 def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
@@ -34,4 +34,4 @@ def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
     passes, lies = loops.passes, loops.lies
     seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype, lies)
     formula = partial(model.alone.function_formula, passes, operand, lies)
-    return StepCost(0, 0, seconds, formula) if seconds else StepCost()
+    return model.alone.function_started(StepCost(0, 0, seconds, formula), sum(passes)) if seconds else StepCost()
