@@ -8,7 +8,8 @@ left are read from the replay: large products for each type, those of f32 also w
 from which size on; products that mostly read, and that mostly write; what a gather leaves, copied to an output; the
 pieces around an exchange, in memory and on the chip; the largest of a block as it lies, and of what is computed of each
 element; a sum of two arrays by itself, beside one in a loop with another function; what takes its start and no more. A
-figure is the middle one of its programs, in units per second, or seconds of a start. Prices on a slice that is named are made of these (`cost.calibration`).
+figure is the middle one of its programs, in units per second, or seconds of a start. Prices on a slice that is named
+are made of these (`cost.calibration`).
 """
 
 from __future__ import annotations
