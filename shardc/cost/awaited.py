@@ -22,7 +22,7 @@ from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import brings_at_most
 
-_LITTLE = 0.02  # of a product's time
+_LITTLE = 0.01  # of a product's time
 
 
 @dataclass(frozen=True, slots=True)

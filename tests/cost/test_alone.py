@@ -187,7 +187,7 @@ OVER_DIMS = [
 def test_a_function_over_a_dim_is_replayed_as_it_is_priced(text, topology):
     """A loop more or less over the largest array, of which each takes at least a sixth of the time."""
     plan = planned(text, topology, LARGE)
-    assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.1)
+    assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.11)
 
 
 @pytest.mark.instant

@@ -72,7 +72,7 @@ def test_a_move_costs_half_where_products_round_and_the_bytes_of_the_text():
     assert gather.cost.wire_bytes == gather.cost.as_written.wire_bytes == wide.steps[0].wire_bytes
     rounding = "(4·J·K/X) / W_read_f32 + 2·J·K/X / W_write + 2·J·K/X / W_alone"
     assert gather.cost.formula == f"2·J·K·(X-1)/X / W_X + {rounding}"
-    assert product.cost.formula == "2·I·J·K/X / C_bf16"
+    assert product.cost.formula == "2·I·J·K/X / C_f32·1.00873245287855 + T_product"
     assert planned(GATHERED, None, chip="v5e").schedule.steps[0].cost.as_written is None
     assert planned(GATHERED, formula="book").schedule.steps[0].cost.as_written is None
 

@@ -10,8 +10,16 @@ RESIDUAL = "y[B_X, T, D] = A[B_X, T{}, H{}, E] · W[H{}, E, D]; z[B_X, T, D] = x
 SIZES = {"B": 8, "T": 4096, "D": 4096, "H": 32, "E": 128}
 ADDED = {  # how A and W lie, and the formula of the sum
     ("", "", ""): "(2·B·T·D/X) / W_read",  # x is added to the product's tiles
-    ("_Y", "", ""): "(2·B·T·D/X + 2·B·T·D/X) / W_read + 2·B·T·D/X / W_write + 2·B·T·D/X / W_alone",  # y is gathered
-    ("", "_Y", "_Y"): "(2·B·T·D/X + 2·B·T·D/X) / W_read + 2·B·T·D/X / W_write + 2·B·T·D/X / W_alone",  # or added up
+    (
+        "_Y",
+        "",
+        "",
+    ): "(2·B·T·D/X + 2·B·T·D/X) / W_read + 2·B·T·D/X / W_write + 2·B·T·D/X / W_alone + T_function",  # gathered
+    (
+        "",
+        "_Y",
+        "_Y",
+    ): "(2·B·T·D/X + 2·B·T·D/X) / W_read + 2·B·T·D/X / W_write + 2·B·T·D/X / W_alone + T_function",  # or added up
 }
 
 
