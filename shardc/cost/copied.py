@@ -83,7 +83,8 @@ def _share_cost(array: Array, model: CostModel) -> StepCost:
     """Of cutting out a share, which takes as long for each element of whatever type (`lowering.timed`)."""
     size, wide = array.local_bytes(model.mesh), array.dtype.bytes
     spelled = partial("{} / W_near".format, formulas.local_bytes(array))
-    return StepCost(0, 0, share_s(size / wide, model.alone), partial(_longer, spelled, _AS_WIDE / wide))
+    cost = StepCost(0, 0, share_s(size / wide, model.alone), partial(_longer, spelled, _AS_WIDE / wide))
+    return model.alone.function_started(cost)
 
 
 def share_s(elements: Elements, alone: Alone) -> Elements:

@@ -1,11 +1,12 @@
 """Replayed time at real sizes, ours over XLA's: products and blocks of a model, drawn from a seed.
 
-    python tests/benchmark/bench_time.py [--products 40] [--blocks 14] [--seed 0] [--tuned] [--json FILE]
+    python tests/benchmark/bench_time.py [--products 40] [--blocks 14] [--seed 0] [--few-rows] [--tuned] [--json FILE]
 
 Drawn are the slice (v5e:4x4, v5p:2x2x2, v5p:4x4x4), a mesh of one to three axes on it, dims of 4,096 to 32,768, and
 for each axis where it stands: by one of the four cases, anywhere, or nowhere. Planned by time, compiled for the slice
 (which needs libtpu, and no TPU), beside `jax.jit` with the same shardings alone, and both replayed. What was compiled
-once is kept on disk, by its content.
+once is kept on disk, by its content. With `--few-rows` products and blocks have 16 to 512 rows, as in decoding, and
+other dims of half the size.
 
 Ratios are ours ÷ XLA's of replayed time, their mean is geometric. `priced` is the plan's own time, over its replay's.
 A limit is the longer of what our program computes and what it communicates: all of the other hidden beside it.
@@ -23,7 +24,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tabulate import tabulate
 
@@ -47,6 +48,7 @@ MESHES = {
     "v5p:4x4x4": ("X=64", "X=16,Y=4", "X=4,Y=16", "X=4,Y=4,Z=4"),
 }
 SIZES = (4096, 8192, 16384, 32768)
+ROWS = (16, 32, 64, 128, 256, 512)
 # Bytes of a device, for all arrays as they are written.
 MOST = {
     "v5e:4x4": 6 << 30,
@@ -127,12 +129,24 @@ SMALLER = {"N": (32, 64), "H": (4096, 8192, 16384), "S": (2048, 4096), "T": (204
 HEAD = {"H": (128,)}
 
 
-def cases(seed: int, products: int, blocks: int) -> list[Case]:
+def cases(seed: int, products: int, blocks: int, few_rows: bool = False) -> list[Case]:
     """Each section from a generator of its own, so that the length of one changes no other."""
     drawn = random.Random(f"{seed} {PRODUCTS}")
-    found = [_fitting(drawn, _product) for _ in range(products)]
+    found = [_fitting(drawn, _with_few(_product, "I") if few_rows else _product) for _ in range(products)]
     drawn = random.Random(f"{seed} {BLOCKS}")
-    return found + [_fitting(drawn, _block) for _ in range(blocks)]
+    return found + [_fitting(drawn, _with_few(_block, "B") if few_rows else _block) for _ in range(blocks)]
+
+
+def _with_few(draw: Callable[[random.Random], Case], rows: str) -> Callable[[random.Random], Case]:
+    """The same of few rows, along a dim that it has."""
+
+    def found(drawn: random.Random) -> Case:
+        case = draw(drawn)
+        while rows not in case.dims:
+            case = draw(drawn)
+        return replace(case, dims={dim: size // 2 for dim, size in case.dims.items()} | {rows: drawn.choice(ROWS)})
+
+    return found
 
 
 def _fitting(drawn: random.Random, draw: Callable[[random.Random], Case]) -> Case:
@@ -319,13 +333,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--products", type=int, default=40)
     parser.add_argument("--blocks", type=int, default=14)
+    parser.add_argument("--few-rows", action="store_true", help="of 16 to 512 rows, as in decoding")
     parser.add_argument("--tuned", action="store_true", help="also what tuning keeps")
     parser.add_argument("--few", type=int, default=2, help="plans that are tuned beside the first")
     parser.add_argument("--worst", type=int, default=12, help="how many losses to show")
     parser.add_argument("--json", metavar="FILE", help="every figure of every case")
     options = parser.parse_args()
     start, rows = time.perf_counter(), list[Row]()
-    for case in cases(options.seed, options.products, options.blocks):
+    for case in cases(options.seed, options.products, options.blocks, options.few_rows):
         rows.append(replayed(case, options.few if options.tuned else None))
         print(f"{len(rows)}, {time.perf_counter() - start:.0f} s: {case.text}", file=sys.stderr)
     if options.json:

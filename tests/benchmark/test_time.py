@@ -21,9 +21,16 @@ def test_cases_are_of_every_slice_and_of_one_to_three_axes_some_idle(time_bench)
     assert all(4096 <= size <= 32768 for case in products for size in case.dims.values())
 
 
+def test_of_few_rows_all_have_few(time_bench):
+    for case in time_bench.cases(1, 20, 7, few_rows=True):
+        rows = case.dims["I" if case.section == time_bench.PRODUCTS else "B"]
+        assert rows in time_bench.ROWS
+
+
 @pytest.mark.exhaustive
-def test_every_case_is_legal(time_bench):
-    for case in time_bench.cases(3, 5, 5):
+@pytest.mark.parametrize("few_rows", [False, True])
+def test_every_case_is_legal(time_bench, few_rows):
+    for case in time_bench.cases(3, 5, 5, few_rows):
         shardc.check(case.text, mesh=case.mesh, dims=case.dims, topology=case.topology)
 
 

@@ -268,7 +268,7 @@ def test_a_share_that_a_collective_reads_is_priced_as_replayed(text, mesh, topol
     priced = [step.cost.time_s for step in steps if step.name == "Slice" and step.result in sent]
     found = [event for event in plan.verify().replayed.events if "dynamic-slice" in event.name]
     replayed = sorted(event.end_ps - event.start_ps for event in found)
-    assert replayed[: len(priced)] == pytest.approx([1e12 * price for price in sorted(priced)], rel=0.02)
+    assert replayed[: len(priced)] == pytest.approx([1e12 * price for price in sorted(priced)], rel=0.03)
 
 
 @pytest.mark.tpu
