@@ -31,7 +31,7 @@ def writes_after(target: Target) -> bool:
     return target.generation == "v5p" and target.names_slice
 
 
-_BROUGHT = {"v4p": 128 * 2**20, "v5e": 104 * 2**20, "v5p": 46 * 2**20, "v6e": 64 * 2**20}
+_BROUGHT = {"v4": 128 * 2**20, "v5e": 104 * 2**20, "v5p": 46 * 2**20, "v6e": 64 * 2**20}
 _NEAR = 0.3  # of the time of steps that wait for memory
 _LEFT_NEAR, _READ_NEAR = (0.76, 0.45), (0.3, 0.6)  # of a product's time, and of what its operations take of it
 

@@ -47,7 +47,10 @@ MIB = 2**20
 EDGES = [  # a rule, then cases of it: what it says on either side of what was observed, or of a tile
     (tpu.joins_sum_and_reader, [((V5E,), True), ((UNNAMED,), True), ((PLAIN,), False)]),
     (tpu.is_scattered, [((DTYPES["bf16"],), True), ((DTYPES["f32"],), True), ((DTYPES["int32"],), False)]),
-    (timed.brings_at_most, [((V5E,), 104 * MIB), ((V5P,), 46 * MIB), ((UNNAMED,), 0), ((PLAIN,), 0)]),
+    (timed.brings_at_most, [
+        ((V5E,), 104 * MIB), ((V5P,), 46 * MIB), ((target("v6e:2x2", X=4),), 64 * MIB),
+        ((target("v4:2x2x1", X=4),), 128 * MIB), ((UNNAMED,), 0), ((PLAIN,), 0),
+    ]),
     (tpu.is_whole_tiles, [(((16, 256),), True), (((8, 256),), False), (((16, 128),), False), (((3, 32, 512),), True)]),
     (tpu.lies_turned, [(((256, 16),), True), (((256, 128),), False), (((128, 16),), False), (((3, 256, 16),), True)]),
     (tpu.may_be_folded, [(((2048,),), True), (((1024,),), False), (((2056,),), False)]),
