@@ -123,17 +123,27 @@ class Seen:
 
 
 def bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """The blocks of its functions: of each function, branch, loop and case what is done there."""
+    """Of each function, branch, loop and case what is done there."""
     for node in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         for part in ast.walk(node):
             every = [getattr(part, name, []) for name in ("body", "orelse", "finalbody")]
             yield from (body for body in every if isinstance(body, list) and body)
 
 
+def starts(body: Sequence[ast.stmt]) -> list[int]:
+    """Where a block begins in a body: at its first statement, and after each that may leave it, as a guard does."""
+    return [0, *(place for place, before in enumerate(body[:-1], 1) if may_leave(before))]
+
+
+def may_leave(statement: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Return | ast.Raise | ast.Continue | ast.Break) for part in ast.walk(statement))
+
+
 @functools.cache
 def blocks(path: Path) -> list[tuple[int, int]]:
     """The first and the last line of each block, outer ones first."""
-    found = {(body[0].lineno, body[-1].end_lineno or 0) for body in bodies(parsed(path))}
+    every = [(body[start], body[-1]) for body in bodies(parsed(path)) for start in starts(body)]
+    found = {(first.lineno, last.end_lineno or 0) for first, last in every}
     return sorted(found, key=lambda lines: (lines[0], -lines[1]))
 
 
@@ -142,8 +152,9 @@ def noting(path: Path) -> ast.Module:
     tree = parsed(path)
     for body in {id(body): body for body in bodies(tree)}.values():
         has_docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-        note = ast.parse(f"REACHED.add({f'{path}:{body[0].lineno}'!r})").body[0]
-        body.insert(int(has_docstring), ast.copy_location(note, body[0]))
+        for start in reversed(starts(body)):
+            note = ast.parse(f"REACHED.add({f'{path}:{body[start].lineno}'!r})").body[0]
+            body.insert(start or int(has_docstring), ast.copy_location(note, body[start]))
     return ast.fix_missing_locations(tree)
 
 
