@@ -121,6 +121,16 @@ class Array:
         return self.name + spell(self.dims, self.sharding)
 
 
+def shared(*own: Axes) -> Axes:
+    """The axes that all begin with: `J_XY, J_XZ → J_X`."""
+    found: Axes = ()
+    for axes in zip(*own, strict=False):
+        if len(set(axes)) > 1:
+            break
+        found += axes[:1]
+    return found
+
+
 def with_dim(array: Array, dim: str, size: int) -> Array:
     """An array for each index of a dim, the dim first; each device holds it whole."""
     sharding = Sharding(((), *array.sharding.dims), array.sharding.unreduced)

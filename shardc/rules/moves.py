@@ -34,15 +34,14 @@ from shardc.ir.sharding import Axes, Sharding
 from shardc.rules.placements import arrangements, count_arrangements, count_placements
 
 # Exchanges of pieces lead from every arrangement of the same axes to every other: three axes on three dims.
-MAX_ARRANGEMENTS = 60
+MAX_ARRANGEMENTS = count_arrangements(3, 3)
 # Beyond four axes on three dims permutes are left to routes: five axes on four dims lie in 6,720 ways.
-MAX_PERMUTED = 500
-MAX_CHANGED = 700  # placements of four axes on three dims: 685
+MAX_PERMUTED = count_arrangements(4, 3)
+MAX_CHANGED = count_placements(3, 7)  # 694; four axes on three dims: 685
 # Partial sums over four axes go onto three dims in 684 ways, over eight onto four in 9 million: beyond this fewer
 # at a time, and all at once onto a goal (`scatter_onto`).
-MAX_SCATTERS = 700
-# Six axes go onto four dims in 60,480 ways.
-MAX_NAMED = 70_000
+MAX_SCATTERS = count_placements(3, 7)
+MAX_NAMED = count_arrangements(6, 4)  # 60,480
 
 
 def slices(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
@@ -165,7 +164,7 @@ def joint_scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 
 def _onto_several(axes: Axes, rank: int) -> Iterator[Move]:
-    for dims in arrangements(axes, rank) if len(axes) > 1 else ():
+    for dims in arrangements(axes, rank):
         parts = tuple((dim, axes) for dim, axes in enumerate(dims) if axes)
         if len(parts) > 1:
             yield JointScatter(parts)
@@ -188,9 +187,9 @@ def named_scatters(before: Sharding, mesh: Mesh, axes: Axes | None) -> Iterator[
 def _scattered(before: Sharding, mesh: Mesh) -> Iterator[Axes]:
     """Over which axes scatters are listed: of one axis, then of two, as far as they are few enough together."""
     axes, count = mesh.ordered(before.unreduced), 1  # what `count_placements` counts: over none as well
-    for length in range(1, len(axes) + 1):
+    for length, _ in enumerate(axes, 1):
         count += comb(len(axes), length) * count_arrangements(length, before.rank)
-        if length > 1 and count > MAX_SCATTERS:
+        if count > MAX_SCATTERS:
             return
         yield from combinations(axes, length)
 
@@ -250,12 +249,12 @@ def masks(before: Sharding, pool: Axes) -> Iterator[Move]:
 
 
 def _suffixes(axes: Axes) -> Iterator[Axes]:
-    for length in range(1, len(axes) + 1):
+    for length, _ in enumerate(axes, 1):
         yield axes[-length:]
 
 
 def _subsets(axes: Axes) -> Iterator[Axes]:
-    for length in range(1, len(axes) + 1):
+    for length, _ in enumerate(axes, 1):
         yield from combinations(axes, length)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations, combinations_with_replacement, pairwise, permutations
 from math import comb, factorial
 from typing import TypeAlias
 
@@ -46,9 +46,8 @@ def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
         if count == 0:
             yield []
         return
-    for ends in combinations(range(count + rank - 1), rank - 1):
-        bounds = [-1, *ends, count + rank - 1]
-        yield [(bounds[i] + 1 - i, bounds[i + 1] - i) for i in range(rank)]
+    for cuts in combinations_with_replacement(range(count + 1), rank - 1):
+        yield [*pairwise((0, *cuts, count))]
 
 
 def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:

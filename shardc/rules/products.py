@@ -33,7 +33,7 @@ class Site:
 
 def case_3(site: Site) -> bool:
     """`A[I, J_X] · B[J_X, K] → C[I, K]{U_X}`: then AllReduce, ReduceScatter, or leave it unreduced."""
-    return len(site.sharded) == 2 and len(set(site.sharded)) == 1 and site.sharded[0] in site.summed
+    return len(site.sharded) == 2 and len(set(site.sharded)) == 1 and site.summed.issuperset(site.sharded)
 
 
 def case_2(site: Site) -> bool:

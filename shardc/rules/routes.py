@@ -24,13 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, product, takewhile
+from math import lcm, prod
 from typing import TypeAlias
 
 from shardc.ir.collectives import AllGather, AllReduce, JointGather, JointScatter, Move, ReduceScatter, Slice
 from shardc.ir.digits import Reshape
 from shardc.ir.exchange import keeps_some, tails
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Sharding, shared
 from shardc.rules.moves import exchange, fillings
 
 MAX_EXTENDED = 128  # ways to put axes to the ends of dims: every pair of such, before and after, is compared
@@ -91,10 +92,8 @@ def _scattered(source: Layout, target: Layout, summed: Axes, mesh: Mesh) -> Iter
     here, left = set(chain(*target)), tuple(axis for axis in rest if axis in chain(*target))
     if not left or {*chain(*direct), *left} != here:
         return
-    blocks = [divmod(mesh.product(new), mesh.product(own)) for new, own in zip(target, direct, strict=True)]
-    if any(over for _, over in blocks):
-        return
-    for more in islice(fillings(left, tuple(count for count, _ in blocks), mesh), 1):
+    room = tuple(mesh.product(new) // mesh.product(own) for new, own in zip(target, direct, strict=True))
+    for more in islice(fillings(left, room, mesh), 1):  # none where one is no multiple of the other
         layout = tuple(own + axes for own, axes in zip(direct, more, strict=True))
         move = exchange(layout, target, mesh)
         if move is not None:
@@ -110,7 +109,7 @@ def _summed(source: Layout, scattered: Layout, reduced: Axes, mesh: Mesh) -> Rou
 
 def _regathered(source: Layout, target: Layout) -> Route:
     """Gather whatever is not as in the target, slice the rest of it."""
-    left = tuple(_front(old, new) for old, new in zip(source, target, strict=True))
+    left = tuple(map(shared, source, target))
     return (*gathered(added(left, source)), *(Slice(axes, dim) for dim, axes in added(left, target)))
 
 
@@ -130,10 +129,6 @@ def _nearest(source: Layout, target: Layout, mesh: Mesh) -> Layout | None:
     return None if rest is None else tuple(own + more for own, more in zip(kept, rest, strict=True))
 
 
-def _front(old: Axes, new: Axes) -> Axes:
-    return tuple(axis for axis, _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-
-
 def _free(axes: Axes, used: frozenset[str]) -> Axes:
     return tuple(takewhile(lambda axis: axis not in used, axes))
 
@@ -145,7 +140,7 @@ def aligned(source: Sharding, target: Sharding, shape: tuple[int, ...], mesh: Me
     gathered first.
     """
     sizes = []
-    for old, new, size in zip(source.dims, target.dims, shape, strict=True):
+    for size, old, new in zip(shape, source.dims, target.dims, strict=True):
         ends = [[mesh.product(axes[: n + 1]) for n in range(len(axes))] or [1] for axes in (old, new)]
         both = sorted(
             end
@@ -188,16 +183,16 @@ class _Digit:
 
     def filled(self, later: frozenset[str]) -> Axes:
         """Its axes when those that come have come, except some that do so later."""
-        return self.old if len(self.old) >= len(self.new) else tuple(a for a in self.new if a not in later)
+        return max(self.old, tuple(a for a in self.new if a not in later), key=len)
 
     def exchanged(self, moving: frozenset[str]) -> Axes:
         """Its axes when all that move have moved, and nothing is gathered yet."""
-        return self.new if len(self.new) >= len(self.old) else tuple(a for a in self.old if a not in moving)
+        return max(self.new, tuple(a for a in self.old if a not in moving), key=len)
 
 
-def _moving(source: Layout, target: Layout) -> frozenset[str]:
+def _moving(source: Sharding, target: Layout) -> frozenset[str]:
     """The axes on both sides that are not where they were."""
-    stood = {axis: dim for dim, axes in enumerate(source) for axis in axes}
+    stood = {axis: dim for dim, axes in enumerate(source.dims) for axis in axes}
     return frozenset(axis for dim, axes in enumerate(target) for axis in axes if stood.get(axis, dim) != dim)
 
 
@@ -207,11 +202,11 @@ def _digits(source: Sharding, target: Layout) -> list[tuple[_Digit, ...]]:
     Axes are sliced, then reduced, then moved; or moved, then gathered. Those of a digit come and go in this order
     from its end, so a new one begins where an axis follows one that is to be above it no longer, or not yet.
     """
-    moving = _moving(source.dims, target)
+    moving = _moving(source, target)
     found = []
     for old, new in zip(source.dims, target, strict=True):
         longer, kept = max(old, new, key=len), min(len(old), len(new))
-        turn = [2 if axis in moving else int(axis in source.unreduced) for axis in longer]
+        turn = [(axis in moving, axis in source.unreduced) for axis in longer]
         cuts = [n for n in range(kept + 1, len(longer)) if turn[n] < turn[n - 1]]
         ends = zip([0, *cuts], [*cuts, len(longer)], strict=True)
         found.append(tuple(_Digit(old[start:end], new[start:end]) for start, end in ends))
@@ -220,7 +215,7 @@ def _digits(source: Sharding, target: Layout) -> list[tuple[_Digit, ...]]:
 
 @lru_cache(maxsize=16384)
 def _in_digits(source: Sharding, target: Layout, mesh: Mesh) -> Route | None:
-    moving, digits = _moving(source.dims, target), _digits(source, target)
+    moving, digits = _moving(source, target), _digits(source, target)
     every = [digit for dim in digits for digit in dim]
     sizes = tuple(tuple(mesh.product(d.longer) for d in dim[:-1]) for dim in digits)
     found = _ops(
@@ -279,12 +274,8 @@ def _extended(
 
 def _pieces(held: tuple[int, ...], wanted: tuple[int, ...]) -> int:
     """Into how many pieces blocks are cut, as `ir.exchange` counts them; 0 if they do not fit."""
-    cut = 1
-    for before, after in zip(held, wanted, strict=True):
-        if before % after and after % before:
-            return 0
-        cut *= max(1, after // before)
-    return cut
+    cells = tuple(map(lcm, held, wanted))
+    return prod(cells) // prod(held) if cells == tuple(map(max, held, wanted)) else 0
 
 
 def _ops(

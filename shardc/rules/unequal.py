@@ -88,7 +88,7 @@ def _ways(source: Layout, target: Layout, shape: tuple[int, ...], mesh: Mesh, po
 
 def _gathers(source: Layout, target: Layout, total: int, mesh: Mesh, pool: Axes) -> Iterator[_Leg]:
     """To the target, from its blocks cut on: no finer than where blocks of the source end as well."""
-    most = tuple(math.lcm(mesh.product(old), mesh.product(new)) for old, new in zip(source, target, strict=True))
+    most = tuple(map(math.lcm, Sharding(source).blocks(mesh), Sharding(target).blocks(mesh)))
     for cut in _cut_on(target, most, mesh, pool)[:MAX_CUTS]:
         brings = total // _blocks(target, mesh) - total // _blocks(cut, mesh)
         yield _Leg(cut, target, tuple(gathered(added(target, cut))), brings)

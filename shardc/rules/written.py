@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from shardc.ir.collectives import AllGather, AllReduce, AllToAll, Move, ReduceScatter, Slice
 from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
-from shardc.ir.sharding import Axes, Dims, Sharding
+from shardc.ir.sharding import Axes, Dims, Sharding, shared
 
 
 def before_product(
@@ -47,17 +47,7 @@ def _met(own: Sequence[Axes], others: Sequence[set[str]], kept: bool) -> Axes:
     longest = max(own, key=len)
     if kept and all(axes == longest[: len(axes)] for axes in own) and not any(map(set(longest).intersection, others)):
         return longest
-    return _shared(own)
-
-
-def _shared(own: Sequence[Axes]) -> Axes:
-    """`J_XY, J_XZ → J_X`."""
-    found: Axes = ()
-    for axes in zip(*own, strict=False):
-        if len(set(axes)) > 1:
-            break
-        found += axes[:1]
-    return found
+    return shared(*own)
 
 
 def _dropped(axis: str, on: Sequence[str], result: Dims, wanted: Pattern, operands: Sequence[tuple[Dims, int]]) -> str:
@@ -95,13 +85,13 @@ def goal(left: Sharding, wanted: Pattern) -> Sharding:
 def resharded(before: Sharding, after: Sharding) -> Iterator[Move]:
     """`A[I_X, J] → A[I, J_X]` by an AllToAll; else what is too much is gathered, and what is missing sliced."""
     for source, target in ((s, t) for s in range(len(before.dims)) for t in range(len(before.dims)) if s != t):
-        kept = len(_shared((before.dims[source], after.dims[source])))
+        kept = len(shared(before.dims[source], after.dims[source]))
         tail = before.dims[source][kept:]
         if tail and after.dims[target] == before.dims[target] + tail:
             yield (move := AllToAll(tail, source, target))
             before = move.leaves(before)
     for dim, (own, asked) in enumerate(zip(before.dims, after.dims, strict=True)):
-        if tail := own[len(_shared((own, asked))) :]:
+        if tail := own[len(shared(own, asked)) :]:
             yield (gathered := AllGather(tail, dim))
             before = gathered.leaves(before)
     for dim, (own, asked) in enumerate(zip(before.dims, after.dims, strict=True)):

@@ -3,6 +3,7 @@
     python tests/benchmark/mutate.py rules ir --sample 40 --seed 1        # forty mutants of each of two rooms
     python tests/benchmark/mutate.py ir --module exchange                 # every mutant of what is named so
     python tests/benchmark/mutate.py planner --minutes 5 --seed 2         # as many as five minutes allow
+    python tests/benchmark/mutate.py rules --again printed --seconds 60   # those that survived, with more tests
 
 A mutant has a comparison, a constant, an operator, a condition or two arguments changed; annotations, docstrings and
 messages stay. First the tests of `TESTS` run with every block noting that it was entered, so that of each test it is
@@ -59,6 +60,7 @@ TESTS = {  # of each room: folders of tests
 }
 NOT_FORKED = "tests/emit/test_wrong_arguments.py"  # starts JAX's threads as it is loaded, which no fork has
 OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers --import-mode=importlib")
+SURVIVED = "survived"
 MEMORY = 16 << 30  # addresses of a child: more than this is a list without an end
 WITH_ITS_PARENT = 1  # of prctl: a signal that comes as the parent ends, however that ends
 
@@ -90,6 +92,7 @@ class Tried:
             start = time.monotonic()
             tests = self.seen(room, start)
             every = [each for path in modules(room, self.options.module) for each in mutants(path)]
+            every = [each for each in every if self.options.again is None or survived(each) in self.options.again]
             drawn = random.Random(self.options.seed).sample(every, min(len(every), self.options.sample or len(every)))
             self.try_all(room, drawn, of_use(tests), start)
             known = f"{len(tests)} of {len(self.of_room(room))} tests were seen"
@@ -100,7 +103,7 @@ class Tried:
         for mutant in drawn:
             found = self.verdict(mutant, seen)
             self.ended[room][found.partition(" by ")[0]] += 1
-            print(f"{found}: {mutant}", flush=True)
+            print(survived(mutant) if found == SURVIVED else f"{found}: {mutant}", flush=True)
             if time.monotonic() - start > 60 * self.options.minutes:
                 break
 
@@ -224,7 +227,7 @@ def _alone(does: Any, write: int, most: int) -> None:
     status = 1
     try:
         found = does()
-        said = f"killed by {found}" if found else "survived"
+        said = f"killed by {found}" if found else SURVIVED
         with os.fdopen(write, "w") as pipe:
             pipe.write(said)
         status = 0
@@ -252,7 +255,12 @@ def in_a_process(mutant: Mutant, tests: Sequence[str], most: int) -> str:
             )
         except subprocess.TimeoutExpired:
             return "killed by time"
-    return "killed by a process" if done.returncode else "survived"
+    return "killed by a process" if done.returncode else SURVIVED
+
+
+def survived(mutant: Mutant) -> str:
+    """The line that is printed of it."""
+    return f"{SURVIVED}: {mutant}"
 
 
 def modules(room: str, named: Sequence[str]) -> list[Path]:
@@ -269,6 +277,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rooms", nargs="+", choices=sorted(TESTS))
     parser.add_argument("--module", action="append", default=[], help="of files whose name has this")
+    parser.add_argument(
+        "--again", type=argparse.FileType(), help="those alone that this file, which a run printed, says survived"
+    )
     parser.add_argument("--sample", type=int, help="so many of each room, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20, help="of processor time for a mutant's tests")
@@ -276,6 +287,7 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, help="the file that keeps where tests come, from run to run")
     options = parser.parse_args()
     options.kept = options.kept and options.kept.resolve()
+    options.again = options.again and options.again.read()
     with tempfile.TemporaryDirectory() as place:
         options.kept = options.kept or Path(place, "kept")
         return tried(options)

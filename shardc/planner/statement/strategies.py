@@ -128,8 +128,8 @@ def arithmetic_price(problem: Problem, expr: Expr) -> int:
 class _Entry:
     """Operands by their strategies; or one local product of such, bounded or priced."""
 
-    tables: tuple[Table, ...]
-    places: _Places | None
+    tables: tuple[Table, ...] = ()
+    places: _Places = ()
     way: Way | None = None
     found: tuple[ShardingNumber, int, Origin] | None = None  # a sharding, its price, where it comes from
     own: int = 0  # the price of the product itself
@@ -198,19 +198,18 @@ class _Strategies:
                 below = [cache(table.bound) for table in usable]
                 for way, price in ways:
                     bound = price + sum([bound(at) for bound, at in zip(below, way.at, strict=True)])
-                    self._push(bound + self._after(way.result), _Entry(usable, None, way, own=price))
+                    self._push(bound + self._after(way.result), _Entry(usable, way=way, own=price))
             case Call():
                 self.problem.meter.spend(APPLIED)
                 for found in self._called(expr, tables):
-                    self._push(found[1] + self._after(found[0]), _Entry(tables, None, None, found))
+                    self._push(found[1] + self._after(found[0]), _Entry(found=found))
             case _:
                 table = table_or_none(self.problem, expr, tables)
                 if table is not None:
                     goal = None if self.wanted is None else self._whole.search.graph.number(self.wanted)
                     self._found.append((min(table.seeds.values()) if goal is None else table.bound(goal), table))
-        places = entry.places or ()
-        for number in range(len(places)):
-            self._meet((*places[:number], places[number] + 1, *places[number + 1 :]))
+        for number, place in enumerate(entry.places):
+            self._meet((*entry.places[:number], place + 1, *entry.places[number + 1 :]))
 
     def _called(self, expr: Call, tables: tuple[Table, ...]) -> list[tuple[ShardingNumber, int, Origin]]:
         """The ways to apply a function. Of operands that lie alike they are the same, whatever these cost."""
@@ -235,7 +234,7 @@ class _Strategies:
                 return
             price += cost
         found = way.result, price, Multiplied(entry.tables, way.at)
-        self._push(price + self._after(way.result), _Entry(entry.tables, None, way, found), number)
+        self._push(price + self._after(way.result), _Entry(found=found), number)
 
     def _after(self, number: ShardingNumber) -> int:
         """What is left to do costs at least, from one sharding of the result."""
