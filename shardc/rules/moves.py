@@ -164,7 +164,7 @@ def joint_scatters(before: Sharding, mesh: Mesh, pool: Axes) -> Iterator[Move]:
 
 
 def _onto_several(axes: Axes, rank: int) -> Iterator[Move]:
-    for dims in arrangements(axes, rank):
+    for dims in arrangements(axes, rank) if len(axes) > 1 else ():
         parts = tuple((dim, axes) for dim, axes in enumerate(dims) if axes)
         if len(parts) > 1:
             yield JointScatter(parts)

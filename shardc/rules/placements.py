@@ -16,7 +16,6 @@ from itertools import combinations, combinations_with_replacement, pairwise, per
 from math import comb, factorial
 from typing import TypeAlias
 
-from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes
 
 
@@ -50,7 +49,7 @@ def _cuts(count: int, rank: int) -> Iterator[list[tuple[int, int]]]:
         yield [*pairwise((0, *cuts, count))]
 
 
-def count_placements(axes: int, rank: int, mesh: Mesh | None = None) -> int:
+def count_placements(axes: int, rank: int) -> int:
     """How many ways `placements` finds: 3, 11, 49, 261 for rank 2 and 1 to 4 axes."""
     if rank == 0:
         return 1

@@ -86,6 +86,12 @@ def from_one_to_another(draw: random.Random) -> Said:
         found = [routes.route(source, target, shape, mesh), [*routes.plainly(source, target, mesh)]]
         asked = [routes.depends_on_shape(source, target, mesh), routes.needs_digits(source, target, mesh)]
         yield [*found, *asked, routes.aligned(source, target, shape, mesh)]
+    for axes in (6, 7, 8):  # as many ways to put axes to the ends of two dims as are gone through, and more
+        mesh = mesh_of(draw, axes + 1, (2,))
+        target = sharding_of(draw, mesh.names[1:], 2, 0, 0)
+        source = Sharding.of(draw.choice(([mesh.names[:1], ()], [(), mesh.names[:1]])))
+        for size in (1 << axes, 1 << axes // 2 + 1):
+            yield [routes.route(*pair, (size, size), mesh) for pair in ((source, target), (target, source))]
     for _ in range(3):  # more ways to put axes to the ends of dims than are gone through
         mesh, rank = mesh_of(draw, 6, (2,)), draw.randint(3, 4)
         source, target = (sharding_of(draw, mesh.names, rank, 0, 0.5) for _ in range(2))
@@ -98,6 +104,7 @@ def in_unequal_pieces(draw: random.Random) -> Said:
         source, target = (sharding_of(draw, mesh.names, rank, draw.choice((0, 0, 0, 0.2))) for _ in range(2))
         shape = tuple(draw.choice((12, 24, 48, 144)) for _ in range(rank))
         yield unequal.unequal(source, target, shape, mesh, mesh.names)
+        yield unequal.in_unequal_pieces(source, target, shape, mesh, mesh.names)
 
 
 def product_of(draw: random.Random) -> tuple[tuple[Dims, ...], Dims]:
@@ -115,8 +122,10 @@ def of_products(draw: random.Random) -> Said:
         yield cases
         yield products.local_product(below, left, operands)
         summed = frozenset(dim for dims in below for dim in dims if dim not in left)
-        why = products.Reshard(), products.Before(cases, summed), products.After(cases)
-        for dims, operand in zip(below, operands, strict=True):
+        drawn = {axis: draw.randint(1, 4) for axis in mesh.names if draw.random() < 0.8}
+        why = products.Reshard(), products.Before(drawn, summed), products.After(drawn)
+        partial = sharding_of(draw, mesh.names, len(left), 0.6, 0.2)
+        for dims, operand in zip((*below, left), (*operands, partial), strict=True):
             every = [*moves.moves(operand, mesh, mesh.names), *moves.masks(operand, mesh.names)]
             yield [each.rule(move, dims) for move in every for each in why]
     for _ in range(6):
@@ -131,6 +140,9 @@ def by_the_book(draw: random.Random) -> Said:
         operands = [sharding_of(draw, mesh.names, len(dims), 0, 0.4) for dims in below]
         wanted = pattern_of(draw, sharding_of(draw, mesh.names, len(left), draw.choice((0, 0.3))))
         sizes = [draw.choice((1, 2)) for _ in below]
+        meet = (("I", "J"), (draw.choice("IJ"),)), ("I", "J")  # an axis may be on both dims of the result
+        lies = [sharding_of(draw, mesh.names, rank, 0, 0.1) for rank in (2, 1)]
+        yield written.before_product(*meet, lies, Pattern.free(2), draw.sample((1, 2), 2))
         yield written.before_product(below, left, operands, wanted, sizes)
         partial = sharding_of(draw, mesh.names, len(left), 0.6, 0.1)
         goal = written.goal(partial, wanted)
@@ -192,6 +204,7 @@ def of_functions(draw: random.Random) -> Said:
 def placed(draw: random.Random) -> Said:
     for axes, rank in product(range(5), range(4)):
         names = tuple(NAMES[:axes])
+        yield [*placements.subsets(names)]
         yield [*placements.placements(names, rank)] if axes < 4 else []
         yield [placements.count_placements(axes, rank), placements.count_arrangements(axes, rank)]
         at_home = tuple(tuple(draw.sample(names, draw.randint(0, axes))) for _ in range(rank))

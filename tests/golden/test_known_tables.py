@@ -1,6 +1,6 @@
 """What plans are chosen from is as it was: tables, prices between nodes, routes and bounds, groups of steps.
 
-What is chosen from is meant to be another: `python tests/benchmark/known_tables.py --write`. That plans are no dearer is
+Meant to be another: `python tests/benchmark/known_tables.py --write`. That plans are no dearer is
 for `test_best_known.py`; that tables are right for `tests/planner/test_laws.py`, `test_between.py` and `test_nodes.py`.
 """
 

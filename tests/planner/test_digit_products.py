@@ -303,7 +303,7 @@ def test_a_bound_is_the_price_of_the_route_and_never_above_it(case, random):
     bounds = task.bounds(every.axes)[::-1]
     for _ in range(20):
         chosen = tuple(map(random.choice, every.places))
-        lowest = [bound.bound_at(chosen) for bound in bounds]
+        lowest = [bound.bound(chosen, *bound.joined(tuple((place,) for place in chosen))) for bound in bounds]
         for way in every.placements(chosen, task.digits) if None not in lowest else ():
             for number, (least, (dims, lies)) in enumerate(zip(lowest, task.placed, strict=True)):
                 found = task._moved(number, way)

@@ -123,7 +123,9 @@ def test_a_bound_in_digits_is_that_of_its_code(text):
     every = products._every(placed, program.mesh, program.mesh.names)
     for moves in task.bounds(every.choices.axes):
         of_codes = [moves.bound(*one) for one in zip(every.chosen, moves.joined(every.choices.places), strict=True)]
-        assert of_codes == [moves.bound_at(chosen) for chosen in every.chosen]
+        assert of_codes == [
+            moves.bound(chosen, *moves.joined(tuple((place,) for place in chosen))) for chosen in every.chosen
+        ]
         assert len(set(of_codes)) > 5
         for code, price in moves.prices.items():  # kept for whatever else an array of this shape is priced for
             legs = _legs(moves.search.model, every.choices.axes, code, moves.search.may_exchange)

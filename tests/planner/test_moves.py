@@ -23,7 +23,7 @@ from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove
 from shardc.ir.sharding import Sharding
-from shardc.rules.moves import masks, moves, scatter_onto
+from shardc.rules.moves import changes_of_axes, masks, moves, named_scatters, scatter_onto, scatters
 from shardc.rules.placements import placements
 
 MESHES = [Mesh.of({"X": 2, "Y": 2}), Mesh.of({"X": 4, "Y": 2}), Mesh.of({"X": 2, "Y": 2, "Z": 3})]
@@ -119,3 +119,30 @@ def test_of_many_sums_those_are_scattered_at_once_that_the_goal_has_behind_what_
     """Where scatters over four axes and less onto three dims are too many to be listed; else none by itself."""
     assert scatter_onto(Sharding(((), (), ()), frozenset("XYZABC")), goal) == move
     assert scatter_onto(Sharding(((), (), ()), frozenset("XYAB")), goal) is None
+
+
+def of_twos(axes, rank, held=0):
+    """A mesh, and partial sums over so many axes; the first axes shard a dim."""
+    mesh = Mesh.of({f"X{place}": 2 for place in range(axes + held)})
+    return mesh, Sharding((mesh.names[:held], *[()] * (rank - 1)), frozenset(mesh.names[held:]))
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("rank", "is_listed"), [(6, True), (7, True), (8, False)])
+def test_three_axes_go_onto_seven_dims_in_as_many_ways_as_are_gone_through(rank, is_listed):
+    mesh, sums = of_twos(3, rank)
+    assert max(len(move.axes) for move in scatters(sums, mesh, mesh.names)) == (3 if is_listed else 2)
+    goal = Sharding((mesh.names, *[()] * (rank - 1)))
+    assert scatter_onto(sums, goal) == (None if is_listed else ReduceScatter(mesh.names, 0))
+    whole = Sharding(of_twos(2, rank, held=1)[1].dims)
+    assert any(changes_of_axes(whole, mesh, mesh.names)) == is_listed
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("axes", "rank", "is_listed"), [(6, 4, True), (7, 3, False), (3, 4, True)])
+def test_of_a_named_scatter_six_axes_go_onto_four_dims_in_every_way_and_more_onto_one(axes, rank, is_listed):
+    mesh, sums = of_twos(axes, rank)
+    found = list(itertools.islice(named_scatters(sums, mesh, mesh.names), 4 * rank))
+    plain = [ReduceScatter(mesh.names, dim) for dim in range(rank)]
+    assert found == plain if not is_listed else len(found) > rank and found[:rank] == plain
+    assert list(named_scatters(sums, mesh, (*mesh.names, "Y"))) == []

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
@@ -163,7 +163,9 @@ def taken_by_loops(program):
 
 
 @pytest.mark.instant
-@given(st.lists(st.integers(0, NEVER), min_size=1, max_size=4), st.integers(1, 1 << 20))
+@given(st.lists(st.integers(0, NEVER), min_size=1, max_size=4), st.integers(1, 3) | st.integers(1, 1 << 20))
+@example([5, NEVER], 1)
+@example([5, NEVER], 2)
 def test_what_is_repeated_costs_so_often_as_much_or_what_cannot_be(prices, times):
     found = repeated(np.array(prices, dtype=np.int64), times)
     assert found.tolist() == [price * times if price <= NEVER // times else NEVER for price in prices]

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cost.formulas import evaluate
 from shardc.ir.collectives import Slice
 from shardc.ir.operations import Kind
-from shardc.ir.plan import every_block
+from shardc.ir.plan import StepCost, every_block
+from shardc.planner.program.sliced import _shared
 
 sys.path.insert(0, str(Path(__file__).parent))
 from meaning import assert_means_the_program
@@ -121,3 +123,14 @@ def test_a_norm_whose_sum_is_shared_takes_what_it_is_priced(first, topology):
     plan = shardc.plan(text, mesh="X=2,Y=4", topology=topology, dims="N=8192,V=8192", dtype="bf16")
     assert any(step.op == "Slice" for step in plan.steps)
     assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.15)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("parts", [1, 2, 3, 8])
+def test_one_of_several_parts_takes_its_part_of_time_and_operations_and_says_so(parts):
+    shared = _shared(StepCost(5, 24, 12.0, lambda: "a + b"), parts)
+    assert (shared.wire_bytes, shared.flops, shared.time_s) == (5, 24 // parts, 12 / parts)
+    assert evaluate(shared.formula, {"a": 4, "b": 8}) == shared.time_s
+    for nothing in (StepCost(), StepCost(7)):
+        assert _shared(nothing, parts) == nothing
+    assert _shared(StepCost(0, 8), 8).flops == 1 and _shared(StepCost(0, 0, 8.0), 8).time_s == 1

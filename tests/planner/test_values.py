@@ -100,6 +100,12 @@ def test_a_meter_counts_down_and_its_budget_is_the_rest():
     assert Meter.unlimited().left > PLAN
 
 
+@pytest.mark.instant
+def test_a_budget_has_as_much_for_each_statement_and_is_less_what_was_spent():
+    assert [Budget.of(count).total for count in range(4)] == [count * Budget.of(1).total for count in range(4)]
+    assert Budget(100).less(60) == Budget(40) and Budget(100).meter() == Meter(100)
+
+
 def test_a_meter_is_spent_where_less_than_nothing_is_left():
     for left in range(6):
         for units in range(8):

@@ -142,17 +142,8 @@ class MovesBound:
         """Of all ways to choose one of its places for each axis: the codes."""
         return _joined(self.sites, every)
 
-    def bound_at(self, chosen: Sequence[Digit]) -> int | None:
-        """For each axis a place of the product. None if blocks do not divide."""
-        code, several = 0, self.several
-        end = several << 2
-        for codes, place in zip(self.codes, chosen, strict=True):
-            own = codes[place]
-            code |= own | several if code & own >= end else own
-        return self.bound(chosen, code % end)
-
     def bound(self, chosen: Sequence[Digit], code: int) -> int | None:
-        """The same of places whose code is known."""
+        """For each axis a place of the product, and the code of these. None if blocks do not divide."""
         if code >= self.several:
             return None if code >= self.several << 1 else self._sharing(chosen)
         if code not in self.prices:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -145,9 +146,8 @@ def _numbers(around: Graph, within: Within) -> tuple[ShardingNumber, ...]:
         for chosen, free in subsets(around.coarse_pool)
         for dims in within.space.placements(free, around.rank)
     )
-    found = dict.fromkeys(around.number(around.refined(sharding)) for sharding in every)
-    more = (around.number(sharding) for sharding in within.more)
-    return (*found, *(number for number in more if number not in found))
+    found = (around.number(around.refined(sharding)) for sharding in every)
+    return tuple(dict.fromkeys(chain(found, map(around.number, within.more))))
 
 
 class Between(NamedTuple):
