@@ -187,7 +187,7 @@ def named_scatters(before: Sharding, mesh: Mesh, axes: Axes | None) -> Iterator[
 def _scattered(before: Sharding, mesh: Mesh) -> Iterator[Axes]:
     """Over which axes scatters are listed: of one axis, then of two, as far as they are few enough together."""
     axes, count = mesh.ordered(before.unreduced), 1  # what `count_placements` counts: over none as well
-    for length, _ in enumerate(axes, 1):
+    for length in range(1, len(axes) + 1):
         count += comb(len(axes), length) * count_arrangements(length, before.rank)
         if count > MAX_SCATTERS:
             return
@@ -249,12 +249,12 @@ def masks(before: Sharding, pool: Axes) -> Iterator[Move]:
 
 
 def _suffixes(axes: Axes) -> Iterator[Axes]:
-    for length, _ in enumerate(axes, 1):
+    for length in range(1, len(axes) + 1):
         yield axes[-length:]
 
 
 def _subsets(axes: Axes) -> Iterator[Axes]:
-    for length, _ in enumerate(axes, 1):
+    for length in range(1, len(axes) + 1):
         yield from combinations(axes, length)
 
 
