@@ -19,6 +19,7 @@ from itertools import islice, product
 from typing import TypeAlias
 
 from shardc.cost.model import CostModel
+from shardc.ir.expressions import Named, Use
 from shardc.ir.finer import in_common, joined
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.plan import Schedule
@@ -302,9 +303,11 @@ def worth_cutting(
 
 
 def _most_axes(program: Program) -> int:
-    """How many axes the search has time for; that of an array which only moves is to be quick."""
-    widths = [width_of(statement) for statement in every_statement(program)]
-    ways = MAX_WAYS // 4 if only_moves(program) else MAX_WAYS
+    """How many axes the search has time for; that of an array which only moves is to be quick, and takes no time beside
+    what is computed."""
+    moves = only_moves(program)
+    every = (each for each in every_statement(program) if moves or not isinstance(each.expr, Use | Named))
+    widths, ways = [*map(width_of, every)], MAX_WAYS // 4 if moves else MAX_WAYS
     return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
 
 
