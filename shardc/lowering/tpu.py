@@ -26,7 +26,7 @@ _SCATTERED = (DTYPES["bf16"], DTYPES["f32"])
 PAIR_OF_ROWS, _PAIR_OF_LANES = 16, 256  # two tiles of 8 by 128 either way
 FOLD = LANES  # what an array of one dim is folded into
 _LARGE_SHARE = 2**16  # bytes
-_LARGE_SLICE = 64  # devices
+LARGE_SLICE = 64  # devices
 
 
 @seen("0.0.42.1, 0.0.51", "a ReduceScatter of any element type but bf16 and f32 is an AllReduce and a slice")
@@ -77,7 +77,7 @@ def is_not_scattered_over(axes: Axes, target: Target) -> bool:
     if target.is_plain or not target.is_all(axes):
         return False
     if target.sides is None:
-        return target.mesh.devices >= _LARGE_SLICE
+        return target.mesh.devices >= LARGE_SLICE
     return len(set(target.sides)) < len(target.sides) and target.mesh.devices > 4
 
 
@@ -87,7 +87,7 @@ def is_not_scattered_over(axes: Axes, target: Target) -> bool:
 @seen("0.0.42.1", "an AllGather over all of 64 chips or more is blocks among zeros, summed: twice the bytes")
 def is_not_gathered_over(axes: Axes, target: Target) -> bool:
     """Whether a gather over this group is done in rounds."""
-    return not target.is_plain and target.is_all(axes) and target.mesh.devices >= _LARGE_SLICE
+    return not target.is_plain and target.is_all(axes) and target.mesh.devices >= LARGE_SLICE
 
 
 @seen(

@@ -15,20 +15,20 @@ from typing import TypeAlias, cast
 
 from shardc.cost.copied import copy_cost
 from shardc.cost.model import CostModel
-from shardc.cost.sums import cost_of
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.finer import OnFiner, further, in_common
 from shardc.ir.plan import Block, Loop, Schedule, Step, StepCost, every_block, every_step
 from shardc.ir.program import Input, Program, Statement
-from shardc.ir.refine import Refinement, refined
+from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding, spell
 from shardc.lowering.copies import copies_to_reshape
 from shardc.lowering.flow import untyped_along
 from shardc.planner.options import Objective
-from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, settled
+from shardc.planner.planned import PlannedProgram
 from shardc.planner.program.directly import chains, parts
+from shardc.planner.program.respelled import on_finer
 from shardc.planner.program.runs import Instead, Run, counted, ends, move_cost, with_runs
 
 # Plans a program of one array that moves, on meshes of which one is known that is finer than both, this one and they.
@@ -152,7 +152,7 @@ class Reshards:
     def _with(self, way: _Way, planned: PlannedProgram, here: Refinement) -> PlannedProgram:
         """The plan on the finer mesh, with these in place of what moves."""
         by, model = way.by, self._on(way.by)
-        after = planned if by == here else self._on_finer(planned, OnFiner(further(here, by)), by)
+        after = planned if by == here else on_finer(planned, self.whole, OnFiner(further(here, by)), by, model)
         there = {
             id(done.step): other
             for done, other in zip(every_step(planned.schedule.block), every_step(after.schedule.block), strict=True)
@@ -168,22 +168,6 @@ class Reshards:
             is_output = block is after.schedule.block and ends(steps, block)
             runs.append(_run(steps, made, block, is_output, model))
         return with_runs(runs, after, self.objective, model)
-
-    def _on_finer(self, planned: PlannedProgram, on: OnFiner, by: Refinement) -> PlannedProgram:
-        """The same plan there."""
-        whole, model = self.whole, self._on(by)
-        inputs, outputs = ([whole.values[n].sharding for n in ends] for ends in (whole.inputs, whole.outputs))
-        program, block = refined(whole.program, by, inputs, outputs), on.block(planned.schedule.block)
-        schedule = settled(replace(planned.schedule, program=program, block=block, by=by), model)
-        notes = dict.fromkeys((*(note for note in planned.notes if note != str(planned.schedule.by)), str(by)))
-        return replace(
-            planned,
-            schedule=schedule,
-            statements=tuple(_told(each, on) for each in planned.statements),
-            cost=cost_of(schedule, model),
-            notes=tuple(notes),
-            whole=whole,
-        )
 
 
 def _run(steps: tuple[Step, ...], alone: Block, block: Block, is_output: bool, model: CostModel) -> Run:
@@ -208,9 +192,3 @@ def _reshape_cost(op: Reshape, before: Array, after: Array, model: CostModel) ->
     """Of dims seen as digits, or as dims again, where that copies."""
     copies = copies_to_reshape(before, after, model.mesh)
     return copy_cost(after if op.joins else before, model) if copies else StepCost()
-
-
-def _told(planned: PlannedStatement | PlannedLoop, on: OnFiner) -> PlannedStatement | PlannedLoop:
-    if isinstance(planned, PlannedLoop):
-        return PlannedLoop(planned.text, tuple(_told(each, on) for each in planned.statements))
-    return planned.told_by(on.strategy)

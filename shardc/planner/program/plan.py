@@ -13,23 +13,18 @@ from shardc.cost.rate import picoseconds
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement
+from shardc.lowering.tpu import LARGE_SLICE
 from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
 from shardc.planner.options import Objective, Options
-from shardc.planner.planned import (
-    PlannedProgram,
-    Planning,
-    Refused,
-    budget_of,
-    computed,
-    may_gain,
-)
+from shardc.planner.planned import PlannedProgram, Planning, Refused, budget_of, computed, may_gain
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import AtOnce
 from shardc.planner.program.memory import LONG, Left, Limited, too_large
 from shardc.planner.program.others import strategies, with_others
+from shardc.planner.program.respelled import in_rounds
 
 IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
 
@@ -67,7 +62,8 @@ def plan_with_subaxes(
     By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
     sums are left on their mesh.
     """
-    return _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
+    found = _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
+    return found if program.mesh.devices < LARGE_SLICE else in_rounds(found, model)
 
 
 def otherwise(found: PlannedProgram, model: CostModel, idle: Idle) -> Iterator[PlannedProgram]:
