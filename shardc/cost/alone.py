@@ -109,12 +109,12 @@ class Alone:
 
     def product_started(self, cost: StepCost) -> StepCost:
         """Of a product, with its start."""
-        start = StepCost(time_s=self.product_start_s, spelled=lambda: "T_product")
+        start = StepCost(time_s=self.product_start_s, spelled=partial(_starts, "T_product"))
         return one_after_another(cost, start) if start.time_s else cost
 
     def function_started(self, cost: StepCost, times: int = 1) -> StepCost:
         """Of a function that goes through a block so often, with its starts."""
-        start = StepCost(time_s=times * self.function_start_s, spelled=partial(_starts, times))
+        start = StepCost(time_s=times * self.function_start_s, spelled=partial(_starts, "T_function", times))
         return one_after_another(cost, start) if start.time_s else cost
 
     @property
@@ -270,8 +270,8 @@ class Alone:
         return found
 
 
-def _starts(times: int) -> str:
-    return "T_function" if times == 1 else f"{times}·T_function"
+def _starts(start: str, times: int = 1) -> str:
+    return start if times == 1 else f"{times}·{start}"
 
 
 def _kind(dtype: DType) -> str:

@@ -38,7 +38,9 @@ class Awaited:
         """Of the first product of a program that reads what is brought, or a share of it."""
         room = brings_at_most(model.target)
         sizes = {number: array.local_bytes(model.mesh) for number, array in enumerate(block.values)}
-        brought = brought_early(block, sizes, room) if room else None
+        brought = brought_early(block, sizes, room)
+        if brought is None:
+            return None
         shares = {brought}
         for place, step in enumerate(block.steps):
             if isinstance(step.op, Loop):
@@ -47,7 +49,7 @@ class Awaited:
                 shares.add(step.result)
             elif multiplies(step, block.values):
                 read = [value for value in step.operands if value in shares]
-                if read and brought is not None:
+                if read:
                     return cls(place, block.values[brought], read[0])
         return None
 
@@ -56,20 +58,22 @@ class Awaited:
         step, part, whole = steps[self.place], values[self.part], self.whole
         bringing = whole.local_bytes(model.mesh) / model.chip.hbm_bandwidth
         waits = max(0.0, bringing - sum(each.cost.time_s for each in steps[: self.place]))
-        reading = model.alone.moving_s(part.local_bytes(model.mesh), 0, part.dtype)
-        less = self._less(step, values, model)
+        reading, less = self._read_beside(step, values, model)
         spelled = partial(_spelled, step.cost, whole, waits / bringing, part, less / reading)
         cost = replace(step.cost, time_s=step.cost.time_s + waits - less, spelled=spelled)
         return replace(step, cost=replace(cost, as_written=step.cost.as_written or step.cost))
 
-    def _less(self, step: Step, values: Sequence[Array], model: CostModel) -> float:
-        """Seconds that a product takes less, where what is brought is not read beside what it computes."""
+    def _read_beside(self, step: Step, values: Sequence[Array], model: CostModel) -> tuple[float, float]:
+        """Seconds of reading from memory what was brought, and that the product takes less without."""
         read, result, alone = operands_of(step, values), values[step.result], model.alone
         size, part = (sum(array.local_bytes(model.mesh) for array in each) for each in (read, [values[self.part]]))
         wide = max((array.dtype for array in read), key=lambda dtype: dtype.bytes)
         amount = Amount(step.cost.flops, size, result.local_bytes(model.mesh), wide, leaves=result.dtype)
-        found = alone.product_s(amount) - alone.product_s(amount._replace(read=size - part))
-        return min(found, step.cost.time_s) if found > _LITTLE * step.cost.time_s else 0.0
+        reading = alone.moving_s(part, 0, values[self.part].dtype)
+        less = min(alone.product_s(amount) - alone.product_s(amount._replace(read=size - part)), step.cost.time_s)
+        if less < _LITTLE * step.cost.time_s:
+            return reading, 0.0
+        return reading, reading if abs(less - reading) < _LITTLE * reading else less
 
 
 def _spelled(cost: StepCost, whole: Array, waits: float, part: Array, less: float) -> str:

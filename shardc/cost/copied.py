@@ -83,12 +83,18 @@ def _share_cost(array: Array, model: CostModel) -> StepCost:
     """Of cutting out a share, which takes as long for each element of whatever type (`lowering.timed`)."""
     size, wide = array.local_bytes(model.mesh), array.dtype.bytes
     spelled = partial("{} / W_near".format, formulas.local_bytes(array))
-    cost = StepCost(0, 0, share_s(size / wide, model.alone), partial(_longer, spelled, _AS_WIDE / wide))
-    return model.alone.function_started(cost)
+    cut_out = StepCost(0, 0, _cut_out_s(size / wide, model.alone), partial(_longer, spelled, _AS_WIDE / wide))
+    return model.alone.function_started(cut_out)
 
 
 def share_s(elements: Elements, alone: Alone) -> Elements:
     """Seconds of cutting out a share of so many elements, of each of several shares."""
+    found: Elements = _cut_out_s(elements, alone) + alone.function_start_s
+    return found
+
+
+def _cut_out_s(elements: Elements, alone: Alone) -> Elements:
+    """The same but for its start."""
     near, _ = alone.laid_s_per_byte(Laid.SHARE)
     return elements * _AS_WIDE * near
 

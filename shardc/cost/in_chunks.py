@@ -38,8 +38,16 @@ class Taken(NamedTuple):
 
 
 def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near: bool) -> StepCost:
-    """Of a step that costs so much as a whole, in one of so many trips; `near`: what it reads and leaves lies on the
-    chip."""
+    """Of a step that costs so much as a whole, in one of so many trips, in each of which it starts; `near`: what it
+    reads and leaves lies on the chip."""
+    part = _part_of(cost, taken, trips, model, near=near)
+    if not cost.time_s:
+        return part
+    return model.alone.product_started(part) if cost.flops else model.alone.function_started(part)
+
+
+def _part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near: bool) -> StepCost:
+    """The same but for its start."""
     part = replace(
         cost,
         flops=cost.flops // trips,
@@ -47,8 +55,6 @@ def part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near:
         spelled=partial(_part, cost, trips, 1.0),
         as_written=None,
     )
-    if cost.time_s:
-        part = model.alone.product_started(part) if cost.flops else model.alone.function_started(part)
     waits = cost.by_memory or not cost.flops
     if near and waits:
         times = _near(cost, taken, model)
