@@ -450,7 +450,8 @@ def test_verify_is_quiet_and_two_may_run_at_once():
 
 
 def test_a_difference_is_exit_1_and_json_says_where():
-    text = "A[I_X, J] → A[I, J]"  # a gather over the whole slice, by one axis, is a sum of zeros
+    # A gather over the whole slice, by one axis, is a sum of zeros: a program with partial sums is left on its mesh.
+    text = "A[I_X, J] → A[I, J]; C[J]{U_X} = neg(B[J]{U_X})"
     options = ["--mesh", "X=64", "--dims", "I=1024,J=1024", "--topology", "v5p:4x4x4"]
     result = CliRunner().invoke(cli.shardc, ["verify", text, *options, "--json"], standalone_mode=False)
     found = json.loads(result.stdout)["verification"]

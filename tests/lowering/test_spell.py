@@ -13,7 +13,7 @@ FORMS = [
     (SCATTER, {"X": 8}, "v5p:2x2x2", SIZES,
      "ReduceScatter: shares apart, in rounds; over X's major 4 of 16,777,216 B; over X's minor 2 of 4,194,304 B"),
     ("A[I, J_X] → A[I, J]", {"X": 64}, "v5p:4x4x4", SIZES,
-     "AllGather: plain, equal on all devices; over X's minor 4 of 8,388,608 B; over X's major 16 of 33,554,432 B"),
+     "AllGather: in rounds, equal on all devices; over X1 of 8,388,608 B; over X0 of 33,554,432 B"),
     ("A[I_X, J_Y] → A[I, J]", TWO, None, SIZES,
      "AllGather: plain, laid piece by piece, equal on all devices; over YX of 134,217,728 B"),
     ("A[I_X, J_Y] → A[I_YX, J]", TWO, None, SIZES, "CollectivePermute: in 2 turns; over XY of 2 × 67,108,864 B"),
