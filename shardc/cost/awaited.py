@@ -16,9 +16,8 @@ from shardc.cost.alone import Amount
 from shardc.cost.formulas import local_bytes, longer
 from shardc.cost.held_up import multiplies
 from shardc.cost.model import CostModel
-from shardc.cost.on_chip import brought_early
-from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Loop, Step, StepCost, ValueNumber, operands_of
+from shardc.cost.on_chip import brought_early, shares_of
+from shardc.ir.plan import Block, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import brings_at_most
 
@@ -41,17 +40,14 @@ class Awaited:
         brought = brought_early(block, sizes, room)
         if brought is None:
             return None
-        shares = {brought}
-        for place, step in enumerate(block.steps):
-            if isinstance(step.op, Loop):
-                continue
-            if step.op.facts.kind is Kind.SLICE and step.operands[0] in shares:
-                shares.add(step.result)
-            elif multiplies(step, block.values):
-                read = [value for value in step.operands if value in shares]
-                if read:
-                    return cls(place, block.values[brought], read[0])
-        return None
+        shares = shares_of(block.steps)
+        return next(
+            cls(place, block.values[brought], value)
+            for place, step in enumerate(block.steps)
+            if multiplies(step, block.values)
+            for value in step.operands
+            if shares.get(value, value) == brought
+        )
 
     def by(self, steps: Sequence[Step], values: Sequence[Array], model: CostModel) -> Step:
         """The step, priced with what it waits for beyond what those before it take, and less what it reads beside."""

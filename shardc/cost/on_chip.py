@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from shardc.cost.held_up import multiplies
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Loop
+from shardc.ir.plan import Block, Loop, Step
 from shardc.lowering import tpu
 
 
@@ -30,14 +30,20 @@ def brought_early(block: Block, sizes: Sequence[int] | Mapping[int, int], room: 
     """The argument that is brought to the chip before a program starts, if one is: the largest that a product reads, or
     of which it reads a share. One of elements reads what it multiplies where that lies."""
     steps = [step for step in block.steps if not isinstance(step.op, Loop)]
-    shared = dict[int, int]()
-    for step in steps:
-        if step.op.facts.kind is Kind.SLICE:
-            shared[step.result] = shared.get(step.operands[0], step.operands[0])
+    shared = shares_of(steps)
     products = (step for step in steps if multiplies(step, block.values))
     read = {shared.get(value, value) for step in products for value in step.operands}
     fits = [value for value in read.intersection(block.inputs) if tpu.is_brought_early(sizes[value], room)]
     return min(fits, key=lambda value: (-sizes[value], value), default=None)
+
+
+def shares_of(steps: Iterable[Step]) -> dict[int, int]:
+    """Of each share, and share of a share, the array that it is of."""
+    found = dict[int, int]()
+    for step in steps:
+        if not isinstance(step.op, Loop) and step.op.facts.kind is Kind.SLICE:
+            found[step.result] = found.get(step.operands[0], step.operands[0])
+    return found
 
 
 def on_chip(lives: Mapping[int, Life], room: int, first: Collection[int] = ()) -> set[int]:

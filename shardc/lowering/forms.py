@@ -237,6 +237,21 @@ class Lowering:
                     assert_never(form)
 
     @property
+    def unwritten(self) -> Iterator[tuple[int, int]]:
+        """How gathers cut an axis that are in rounds, and are not written so, since what they leave has to be equal."""
+        for form in self.forms:
+            match form:
+                case Gathered():
+                    if form.spelled != form.rounds:
+                        yield from (each.split for each in form.rounds if each.split is not None)
+                case Looped(body):
+                    yield from body.unwritten
+                case Plain() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
+                    continue
+                case _:
+                    assert_never(form)
+
+    @property
     def calls(self) -> Iterator[Call]:
         """All calls that are emitted, once each; a loop's are its body's."""
         for form in self.forms:

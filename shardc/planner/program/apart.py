@@ -159,10 +159,8 @@ class Reshards:
         }
         runs = list[Run]()
         for each in way.kept:
-            made, moved = (
-                OnFiner(further(each.by, by)).block(each.block),
-                [there[id(step)] for step in each.moved.steps],
-            )
+            made = OnFiner(further(each.by, by)).block(each.block)
+            moved = [there[id(step)] for step in each.moved.steps]
             block = moved[0].block
             steps = tuple(done.step for done in moved)
             is_output = block is after.schedule.block and ends(steps, block)

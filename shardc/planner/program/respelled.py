@@ -9,26 +9,13 @@ leaves is equal, which an output has to be. So the one axis of such a mesh is cu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import assert_never
 
 from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of
 from shardc.ir.finer import OnFiner
 from shardc.ir.plan import Schedule
 from shardc.ir.refine import Refinement, refined, refinement
-from shardc.lowering.forms import (
-    Gathered,
-    InOneRound,
-    InRounds,
-    InTurns,
-    Looped,
-    Lowering,
-    Pieces,
-    Plain,
-    Scattered,
-)
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, settled
 
 
@@ -59,27 +46,12 @@ def in_rounds(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
         return planned
     from shardc.lowering.lower import lower  # few meshes are one axis of so many devices
 
-    cut = next(_cuts(lower(schedule)), None)
+    cut = next(lower(schedule).unwritten, None)
     if cut is None:
         return planned
     by = refinement(schedule.mesh, {axes[0]: cut}, [dim for dim, _ in schedule.program.sizes])
     finer = model.refined(by)
     return planned if finer is None else on_finer(planned, schedule, OnFiner(by), by, finer)
-
-
-def _cuts(lowering: Lowering) -> Iterator[tuple[int, int]]:
-    """How gathers cut an axis that are in rounds, and are not written so."""
-    for form in lowering.forms:
-        match form:
-            case Gathered():
-                if form.spelled != form.rounds:
-                    yield from (each.split for each in form.rounds if each.split is not None)
-            case Looped(body):
-                yield from _cuts(body)
-            case Plain() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
-                continue
-            case _:
-                assert_never(form)
 
 
 def _told(planned: PlannedStatement | PlannedLoop, on: OnFiner) -> PlannedStatement | PlannedLoop:
