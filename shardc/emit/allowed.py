@@ -14,6 +14,7 @@ from shardc.ir.names import GREEK
 
 # The functions of an AllReduce to the largest that has a gradient.
 TO_OWNERS, LARGEST_AND, LARGEST = EXTREMES = ("to_owners", "largest_and", "largest")
+LAID = "with_layout_constraint"
 NAMES: frozenset[str] = frozenset(
     {
         *EXTREMES,
@@ -60,6 +61,8 @@ NAMES: frozenset[str] = frozenset(
         "np.array",
         "P",
         "P.UNCONSTRAINED",
+        "Layout",
+        LAID,
         "False",
         "list",
         "int",
@@ -123,7 +126,8 @@ _LOOP = re.compile(rf"for {TURN} in range\([0-9]+\)")
 _ROWS = r"jnp\.unstack\([\w.()]+, axis=[0-9]+\)"
 _PAIRS = re.compile(rf"for \(?{LEFT}, {RIGHT}\)? in zip\({_ROWS}, {_ROWS}\)")
 _VARIABLE = re.compile(rf"[A-Za-z{''.join(GREEK.values())}]\w*")
-_IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P"})
+IMPORT_LAID = f"from jax.experimental.layout import Layout, {LAID}"
+_IMPORTS = frozenset({"import jax", "import jax.numpy as jnp", "import numpy as np", "from jax import P", IMPORT_LAID})
 _NODES = (
     ast.Module,
     ast.Import,

@@ -34,6 +34,18 @@ def is_at_an_end(dim: int, rank: int) -> bool:
 
 @seen(
     "0.0.42.1",
+    "along the second of 2 × 256 × 2048, of which an exchange of digits is next, along the first of 32 × 2048, which "
+    "was turned to be scattered and is gathered next, and four others of 260, on v5e and v5p: a ReduceScatter lay as "
+    "its reader would have it, and was an AllReduce. Told to lie as it is written all of them were scattered, in 0.35 "
+    "to 0.88 of the time, and the rest took what they took. Along a first dim told one program in 100 took 1.16",
+)
+def is_told_to_lie(dim: int, is_turned: bool) -> bool:
+    """Whether what is scattered along a dim is told how to lie, in the order of its dims. For a slice that is named."""
+    return is_turned or dim > 0
+
+
+@seen(
+    "0.0.42.1",
     "stacked shares of 16384 × 4, 2 × 2 × 8192 × 4, 4096 × 5 × 4 and 32768 × 4 × 2 were summed on v5e, whatever their "
     "size; of 2048 × 8, 1024 × 4 × 8 and 2048 × 16 × 4 they were scattered",
 )

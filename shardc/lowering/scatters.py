@@ -65,6 +65,7 @@ class Scattering:
     dims: AxesOfDims
     rounds: tuple[Round, ...]
     left_out: tuple[int, ...] = ()  # dims of one element, without which it is scattered
+    is_told_to_lie: bool = False  # in the order of its dims, as it is written
 
     @property
     def axes(self) -> Axes:
@@ -128,7 +129,15 @@ def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> 
     axes = tuple(axis for _, some in parts for axis in some)
     at_once = along is Along.EXCHANGED or not tpu.is_not_scattered_over(axes, target)
     left_out = () if along is Along.EXCHANGED else left_out
-    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out)
+    return Scattering(
+        along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out, _is_told(along, parts, target)
+    )
+
+
+def _is_told(along: Along, parts: AxesOfDims, target: Target) -> bool:
+    if not tpu.may_exchange(target) or along not in (Along.PLAIN, Along.TURNED):
+        return False
+    return scattered.is_told_to_lie(parts[0][0], along is Along.TURNED)
 
 
 def _one_after_another(parts: AxesOfDims, target: Target) -> tuple[AxesOfDims, ...]:

@@ -170,6 +170,7 @@ _COLLECTIVES: dict[str, Call] = {
     "jax.lax.pcast": _same,
     "jax.lax.stop_gradient": _same,
     "jax.lax.optimization_barrier": _same,
+    "with_layout_constraint": _same,
     "jax.lax.empty": _empty,
 }
 

@@ -73,6 +73,7 @@ class Module:
             "np.roll": rolled,
             "np.array": lambda given, kind: Tensor((len(given),), tuple(map(int, given))),
             "P": _spec,
+            "Layout": tuple,
             "True": True,
             "False": False,
             "list": list,

@@ -1,11 +1,12 @@
 """Random plans beside the TPU compiler: wire bytes and memory, predicted and compiled.
 
-    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0] [--small | --collectives]
+    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0] [--small | --collectives | --uneven]
 
 Reshards and matmuls of rank 2 and 3 on v5p:2x2x2 and v5p:4x4x4, bf16, half the plans each, by the objectives in
 turn; needs libtpu. Dims are such that a device holds about a megabyte or more, as it does in practice; `--small`
 takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show. `--collectives` are one each,
-of arrays of two to five dims, some of one element on a device, on five slices; some behind a product.
+of arrays of two to five dims, some of one element on a device, on five slices; some behind a product. `--uneven`
+are products and moves of partial sums over axes of unlike sizes, where moves are of digits of a dim, several in a row.
 """
 
 import argparse
@@ -26,6 +27,14 @@ LAID = [
     ("v5e:2x4", {"Y": 1, "X": 8}),
     ("v5p:2x2x2", {"Y": 2, "X": 4}),
     ("v5p:2x2x4", {"Y": 4, "X": 4}),
+]
+UNEVEN = [
+    ("v5e:4x4", {"X": 8, "Y": 2}),
+    ("v5e:4x4", {"X": 2, "Y": 8}),
+    ("v5e:4x4", {"X": 2, "Y": 4, "Z": 2}),
+    ("v5e:2x4", {"X": 2, "Y": 4}),
+    ("v5p:2x2x4", {"X": 8, "Y": 2}),
+    ("v5p:2x2x4", {"X": 2, "Y": 4, "Z": 2}),
 ]
 HELD = (1, 1, 2, 4, 16, 128, 256)  # elements of a dim that a device holds
 MOST = 2**27  # elements of an array, which the compiler takes some seconds for
@@ -91,21 +100,43 @@ def collectives(count, seed=0):
         yield Case(text, dims, topology, mesh, options)
 
 
-def program(draw, mesh):
-    def array(name, dims):
-        placed = {dim: "" for dim in dims}
-        for axis in draw.sample(list(mesh), len(mesh)):
-            dim = draw.choice([None, *dims])
-            if dim:
-                placed[dim] += axis
-        return f"{name}[{', '.join(dim + ('_' + axes if axes else '') for dim, axes in placed.items())}]"
+def uneven(count, seed=0):
+    """Products, one after another with a function between, or a move of partial sums, over axes of unlike sizes."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        topology, mesh = draw.choice(UNEVEN)
+        dims = {dim: draw.choice((256, 512, 1024, 2048, 4096)) for dim in "BDF"}
+        axis = draw.choice(list(mesh))
+        others = {name: size for name, size in mesh.items() if name != axis}
+        text = draw.choice(
+            (
+                f"{array(draw, mesh, 'A', 'BD')} · {array(draw, mesh, 'W', 'DF')} → {array(draw, mesh, 'C', 'BF')}",
+                f"H = {array(draw, mesh, 'A', 'BD')} · {array(draw, mesh, 'W', 'DF')}; G = gelu(H); "
+                f"{array(draw, mesh, 'O', 'BD')} = G · {array(draw, mesh, 'V', 'FD')}",
+                f"{array(draw, others, 'A', 'BD')}{{U_{axis}}} → {array(draw, mesh, 'A', 'BD')}",
+            )
+        )
+        yield Case(text, dims, topology, mesh, {"dtype": "bf16"})
 
+
+def array(draw, mesh, name, dims):
+    """An array of these dims, each axis of the mesh at one of them or at none."""
+    placed = {dim: "" for dim in dims}
+    for axis in draw.sample(list(mesh), len(mesh)):
+        dim = draw.choice([None, *dims])
+        if dim:
+            placed[dim] += axis
+    return f"{name}[{', '.join(dim + ('_' + axes if axes else '') for dim, axes in placed.items())}]"
+
+
+def program(draw, mesh):
     kind = draw.randrange(4)
     if kind < 2:
         dims = ("IJ", "IJK")[kind]
-        return f"{array('A', dims)} → {array('A', dims)}", len(dims)
-    batch = "B" * (kind - 2)
-    return f"{array('A', batch + 'IJ')} · {array('W', batch + 'JK')} → {array('C', batch + 'IK')}", 2 + len(batch)
+        return f"{array(draw, mesh, 'A', dims)} → {array(draw, mesh, 'A', dims)}", len(dims)
+    first, second, third = (dims.rjust(kind, "B") for dims in ("IJ", "JK", "IK"))
+    arrays = (array(draw, mesh, name, dims) for name, dims in (("A", first), ("W", second), ("C", third)))
+    return "{} · {} → {}".format(*arrays), kind
 
 
 def main():
@@ -115,9 +146,10 @@ def main():
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--small", action="store_true")
     kinds.add_argument("--collectives", action="store_true")
+    kinds.add_argument("--uneven", action="store_true")
     options = parser.parse_args()
     counts, remarks, ratios = Counter(), Counter(), []
-    drawn = collectives if options.collectives else partial(cases, small=options.small)
+    drawn = uneven if options.uneven else collectives if options.collectives else partial(cases, small=options.small)
     for case in drawn(options.plans, options.seed):
         try:
             found = case.plan().verify()

@@ -60,6 +60,33 @@ def test_collectives_of_any_rank_are_compiled_as_planned(count):
     assert remarks == ["summed whole"] * len(behind)
 
 
+@pytest.mark.parametrize("count", (6, pytest.param(40, marks=pytest.mark.exhaustive)))
+def test_moves_of_digits_are_compiled_as_planned(count):
+    assert not [case for case in bench().uneven(count, seed=count) if not case.plan().verify().agrees]
+
+
+@pytest.mark.parametrize(
+    ("text", "mesh", "dims", "topology"),
+    [
+        ("A[B, D_YZ]{U_X} → A[B_ZX, D_Y]", "X=2,Y=4,Z=2", "B=256,D=2048", "v5e:4x4"),
+        ("A[B, D_X]{U_Y} → A[B, D]", "X=8,Y=2", "B=2048,D=256", "v5p:2x2x4"),
+        ("A[B, D_X] · W[D, F_YX] → C[B_Y, F_X]", "X=8,Y=2", "B=512,D=2048,F=1024", "v5e:4x4"),
+        ("A[B, D_Y]{U_X} → A[B, D_X]", "X=2,Y=8", "B=4096,D=256", "v5e:4x4"),
+        ("A[B, D_YX] · W[D_X, F] → C[B_YX, F]", "X=8,Y=2", "B=4096,D=4096,F=256", "v5e:4x4"),
+        (
+            "H[B_Y, F_X] = In[B_Y, D_X] · W1[D_Y, F_X]; G = gelu(H); Out[B_Y, D_X] = G · W2[F_X, D_Y]",
+            "X=8,Y=2",
+            "B=512,D=4096,F=2048",
+            "v5e:4x4",
+        ),
+    ],
+)
+def test_what_reads_a_scatter_does_not_make_it_a_sum(text, mesh, dims, topology):
+    """Each was an AllReduce and a slice, since what reads the share would have had its dims in another order."""
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, dtype="bf16")
+    assert plan.verify().agrees and "with_layout_constraint(" in plan.source()
+
+
 @pytest.mark.parametrize("text", ["A[I_Z, J_Y] · B[J_YX, K] → C[I_YXZ, K]", "A[I, J_ZXY] · B[J_XY, K] → C[I_YX, K]"])
 def test_small_shares_in_digits_are_scattered_behind_products(text):
     """Of shares of 1 × 8 × 256, as they are, the compiler made sums."""

@@ -90,6 +90,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (scattered.held_to_stack, [
         ((64 * MIB, 4), (32 * MIB, 64 * MIB)), ((48 * MIB, 4), (24 * MIB, 0)), ((64 * MIB, 8), (0, 64 * MIB)),
     ]),
+    (scattered.is_told_to_lie, [((0, False), False), ((1, False), True), ((0, True), True)]),
     (scattered.lies_apart, [
         (((32, 256),), True), (((16, 256),), False), (((32, 128),), True), (((32, 64),), False), (((32,),), False),
         (((32, 16, 256),), False),

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from shardc.errors import ShardcError
 from shardc.testing import assert_same_module
@@ -90,6 +91,14 @@ def test_a_wrong_pass_is_seen(name):
         assert_same_module(before, after)
     said = str(caught.value)
     assert "outputs lie as" in said or ("\n  before: %" in said and "\n  after:  %" in said)
+
+
+def test_what_is_told_how_to_lie_is_the_same():
+    told = module(lambda a: with_layout_constraint(a * 2, Layout((0, 1))), (ROWS,), ROWS)
+    assert "@LayoutConstraint" in told
+    assert_same_module(module(lambda a: a * 2, (ROWS,), ROWS), told)
+    with pytest.raises(AssertionError):
+        assert_same_module(module(lambda a: a * 3, (ROWS,), ROWS), told)
 
 
 def test_what_is_not_followed_is_refused():

@@ -285,4 +285,5 @@ _RULES: dict[str, Callable[[Trace, Any], Value]] = {
         for name in ("convert_element_type", "copy", "sharding_constraint", "reshard", "mesh_cast", "stop_gradient")
     },
     "optimization_barrier": _same,
+    "layout_constraint": _same,
 }

@@ -10,8 +10,9 @@ from typing import Any, assert_never
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
 
-from shardc.emit.allowed import CARRIED, METHODS, NAMES, ROWS, TRIP, TURN
+from shardc.emit.allowed import CARRIED, LAID, METHODS, NAMES, ROWS, TRIP, TURN
 from shardc.emit.call.products import einsum
 from shardc.emit.exprs import (
     Attr,
@@ -37,6 +38,8 @@ _BARE: dict[str, Any] = {
     "P": jax.P,
     "jnp.einsum": einsum,
     "P.UNCONSTRAINED": jax.P.UNCONSTRAINED,
+    "Layout": Layout,
+    LAID: with_layout_constraint,
     "list": list,
     "int": int,
     "zip": zip,

@@ -30,12 +30,12 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
     dim = way.dims[0][0]
     match way.along:
         case Along.PLAIN:
-            return [_scattered(each, dim) for each in way.rounds]
+            return [*_told(way, rank), *(_scattered(each, dim) for each in way.rounds)]
         case Along.APART:
             return _apart(way, mesh)
         case Along.TURNED:
-            turned = _turned(rank)
-            return [_turn(rank), *(_scattered(each, turned.get(dim, dim)) for each in way.rounds), _turn(rank)]
+            turned = [_scattered(each, _turned(rank).get(dim, dim)) for each in way.rounds]
+            return [_turn(rank), *_told(way, rank), *turned, _turn(rank)]
         case Along.TURNED_APART:
             return [_turn(rank), *_apart(way, mesh), _turn(rank)]
         case Along.FOLDED:
@@ -48,6 +48,12 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
             return [*_stacked(way, rank, mesh), sent(way.axes), _added_up(dtype)]
         case _:
             assert_never(way.along)
+
+
+def _told(way: Scattering, rank: int) -> list[Expr]:
+    """How to lie: in the order of the dims."""
+    layout = call("Layout", Items(tuple(Const(dim) for dim in range(rank))))
+    return [call("with_layout_constraint", _VALUE, layout)] if way.is_told_to_lie else []
 
 
 def _apart(way: Scattering, mesh: Mesh) -> list[Expr]:

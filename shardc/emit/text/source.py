@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from shardc.emit.allowed import LARGEST, REFINED, STEPS, check_source
+from shardc.emit.allowed import IMPORT_LAID, LAID, LARGEST, REFINED, STEPS, check_source
 from shardc.emit.exprs import Call as CallExpr
 from shardc.emit.exprs import Expr, Keyword, Name, lines_of, names_in
 from shardc.emit.steps import extremes
@@ -89,11 +89,13 @@ def _docstring(schedule: Schedule, chip: str) -> list[str]:
 
 def _imports(bodies: Sequence[Body], schedule: Schedule) -> list[str]:
     every = [line for described in bodies for line in lines_of(described.code)]
-    used = {name.split(".")[0] for line in every for name in names_in(line.expr) if "." in name}
+    names = {name for line in every for name in names_in(line.expr)}
+    used = {name.split(".")[0] for name in names if "." in name}
     lines = ["import jax"]
     lines += ["import jax.numpy as jnp"] if "jnp" in used or schedule.by is not None else []
     lines += ["import numpy as np"] if "np" in used else []
     lines += ["from jax import P"] if schedule.mesh.axes else []
+    lines += [IMPORT_LAID] if LAID in names else []
     return lines
 
 
