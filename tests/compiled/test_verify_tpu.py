@@ -51,13 +51,8 @@ def test_random_plans_are_compiled_as_planned(plans):
     "count", (8, pytest.param(24, marks=pytest.mark.exhaustive), pytest.param(400, marks=pytest.mark.long))
 )
 def test_collectives_of_any_rank_are_compiled_as_planned(count):
-    """Also of dims of one element on a device: three of a hundred scatters of these were compiled to sums. What is left
-    by a product the compiler may lay out otherwise, and sum: of these one in sixty."""
-    left = [case for case in bench().collectives(count, seed=count) if not case.plan().verify().agrees]
-    behind = [case for case in left if "·" in case.text]
-    assert left == behind and len(behind) <= count // 100
-    remarks = [step.remark for case in behind for step in case.plan().verify().steps if not step.agrees]
-    assert remarks == ["summed whole"] * len(behind)
+    """Also of dims of one element on a device, and of what products leave, which lay otherwise in one of sixty."""
+    assert not [case for case in bench().collectives(count, seed=count) if not case.plan().verify().agrees]
 
 
 @pytest.mark.parametrize("count", (6, pytest.param(40, marks=pytest.mark.exhaustive)))
