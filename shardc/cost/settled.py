@@ -7,6 +7,7 @@ and what comes between, is not known there.
     for M { G = G + AllReduce_X(dW[M]) }      added up as it is made, and reduced after the loop
     z = AllGather_X(x · W[K, D_X])            copied at the end: from the chip if x leaves it room (`cost.crowded`)
     s = sum_J(x ⊙ x)               a product with ones, where it stands by itself: x is read (`lowering.ones`)
+    p = softmax_J(ReduceScatter_X(q · k)); AllGather_X(p) · v      the largest as it lies, the sum, and shares, written
     z = x · W                      after W was brought to the chip, as a whole (`cost.awaited`)
 """
 
@@ -69,7 +70,7 @@ def _in_block(
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
-    sent = _sent(block.steps)
+    sent, left = _sent(block.steps), _left(block.steps)
     summed = by_ones(block, model.target)
     crowded = NOT if loop is not None else Crowded.of(block, model)
 
@@ -85,7 +86,7 @@ def _in_block(
         if step.results[0] in summed:
             cost = _by_ones(step, summed[step.results[0]], block.values, model)
         elif not _adds_up(step, loop):
-            cost = _told_apart(step, written, sent)
+            cost = _told_apart(step, written, sent, left)
         cost = rows.cost(step, around.cost(step, cost))
         for more in crowded.more(step, around, model):
             cost = one_after_another(cost, more)
@@ -103,22 +104,40 @@ def _is_sent(step: Step) -> bool:
     return not isinstance(step.op, Loop) and step.op.facts.communicates
 
 
+def _is_moved(step: Step) -> bool:
+    """Whether a step leaves what it is given, or shares of it."""
+    return not isinstance(step.op, Loop) and (step.op.facts.is_move or isinstance(step.op, Reshape))
+
+
 def told_apart(steps: Sequence[Step]) -> list[StepCost]:
     """The costs of steps that stand in no loop, by what collectives among them tell apart alone."""
-    sent = _sent(steps)
-    return [_told_apart(step, step.cost, sent) for step in steps]
+    sent, left = _sent(steps), _left(steps)
+    return [_told_apart(step, step.cost, sent, left) for step in steps]
 
 
-def _told_apart(step: Step, cost: StepCost, sent: Collection[ValueNumber]) -> StepCost:
-    """The cost of a step, where these are sent."""
-    return cost if cost.if_sent is None or _tiles(step).isdisjoint(sent) else cost.if_sent
+def _told_apart(step: Step, cost: StepCost, sent: Collection[ValueNumber], left: set[ValueNumber]) -> StepCost:
+    """The cost of a step, where collectives leave some of these, and read others."""
+    to_lie = None if left.isdisjoint(step.results) else cost.to_lie
+    found = cost if cost.if_sent is None or _tiles(step).isdisjoint(sent) else cost.if_sent
+    return found if to_lie is None else one_after_another(found, to_lie)
+
+
+def _left(steps: Sequence[Step]) -> set[ValueNumber]:
+    """What collectives read, as it lies or in digits."""
+    found = set[ValueNumber]()
+    for step in reversed(steps):
+        if _is_sent(step) or (isinstance(step.op, Reshape) and not found.isdisjoint(step.results)):
+            found.update(step.operands)
+    return found
 
 
 def _sent(steps: Sequence[Step]) -> set[ValueNumber]:
-    """What collectives leave, and what is computed of tiles as they left them, and lies nowhere."""
+    """What collectives leave, shares and digits of it, and what is computed of tiles as they left them, and lies
+    nowhere."""
     found = set[ValueNumber]()
     for step in steps:
-        if _is_sent(step) or (_written(step).if_sent is None and not found.isdisjoint(_tiles(step))):
+        read = {*step.operands} if _is_moved(step) else _tiles(step)
+        if _is_sent(step) or (_written(step).if_sent is None and not found.isdisjoint(read)):
             found.update(step.results)
     return found
 

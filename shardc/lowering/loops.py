@@ -107,19 +107,23 @@ class Account:
             return Streams(read, computed=frozenset(computed))
         return Streams(read).as_loop(int(read[0].own.bytes < read[1].own.bytes))
 
-    def passes(self, call: Call) -> Passes:
-        """Of a function over dims in a statement."""
+    def passes(self, call: Call, is_sent: bool = False, is_left: bool = False) -> Passes:
+        """Of a function over dims in a statement; as the text has it, or where a collective leaves its operand, and
+        reads its result."""
         through, operand = FUNCTIONS[call.function].through, call.operands[0]
         leaves = self._leaves(operand)
-        has_tiles = any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
+        has_tiles = not is_sent and any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
         lies = not has_tiles and self._is_leaf(self._narrow(operand))
         multiplied = int(has_tiles and self._adds_up_by_product(call))
         return Passes(
             int(Through.LARGEST in through and lies),
             int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
-            int(Through.RESULT in through and not self.readers.is_for_products(met(call), self.keeps_shares)),
+            int(Through.RESULT in through and (is_left or not self._is_for_products(call))),
             multiplied,
         )
+
+    def _is_for_products(self, call: Call) -> bool:
+        return self.readers.is_for_products(met(call), self.keeps_shares)
 
     def _narrow(self, expr: Expr) -> Expr:
         """What is widened as it is read, or a value itself."""

@@ -94,8 +94,24 @@ class Streams(NamedTuple):
 
 class Loops(NamedTuple):
     """How often a function goes through its operand, which may lie in another type; and of one of elements what it
-    reads and writes, if known."""
+    reads and writes, if known. `sent`: how often where a collective leaves the operand; `left`: how often besides where
+    one reads the result."""
 
     passes: Passes
     streams: Streams | None
     lies: DType | None = None
+    sent: Passes = Passes()
+    left: Passes = Passes()
+
+    @property
+    def in_tiles(self) -> tuple[int, ...]:
+        """The operands that are at hand as a product's tiles, by their places."""
+        if self.streams is not None:
+            return self.streams.in_tiles
+        return (0,) if self.sent != self.passes else ()
+
+    def if_sent(self) -> Loops | None:
+        """Where a collective is between the product and this; None if that is the same."""
+        if self.streams is not None:
+            return self._replace(streams=self.streams.if_sent()) if self.streams.in_place else None
+        return self._replace(passes=self.sent, lies=None) if self.sent != self.passes else None

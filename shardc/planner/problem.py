@@ -126,7 +126,11 @@ class Problem:
     def loops(self, call: Call) -> Loops:
         """What is known of the loops of a function."""
         passes = self.passes(call)
-        return Loops(passes, self.streams(call), self.account.type_of(call.operands[0]) if any(passes) else None)
+        lies = self.account.type_of(call.operands[0]) if any(passes) else None
+        if self.model.alone.measured is None or not FUNCTIONS[call.function].through:
+            return Loops(passes, self.streams(call), lies)
+        left = self.account.passes(call, is_left=True).written - passes.written
+        return Loops(passes, None, lies, self.account.passes(call, is_sent=True), Passes(written=left))
 
     def given(self, environment: Environment) -> Problem:
         """The same problem, where this is there."""

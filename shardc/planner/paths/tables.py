@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeAlias
@@ -133,6 +133,15 @@ class Table:
             self._towards[number] = found
         price = self.paths(number).price.get(number)
         return None if price is None or (limit is not None and price > limit) else price
+
+    def is_sent(self, number: ShardingNumber, alike: Mapping[ValueNumber, Sequence[ValueNumber]]) -> bool:
+        """Whether a collective leaves the value as it lies so: one that moves it there, or one that moved it before.
+        Of `alike`, the values that are one array, the first is as it was made."""
+        held = [origin.value for origin in self.origins.values() if isinstance(origin, Held) and not origin.is_copy]
+        if any(value is not None and alike.get(value, (value,))[0] != value for value in held):
+            return True
+        price = self.price(number, None)
+        return price is not None and self.search.objective.first(price) > 0
 
     def start(self, number: ShardingNumber) -> tuple[Table, ShardingNumber]:
         """From where a value is moved to a sharding: of a use that asks for what its operation takes, where it lay."""

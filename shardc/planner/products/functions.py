@@ -35,15 +35,6 @@ def function_of(
     return sharding, alone + _all_reduces(expr, below[0], operand, lie[0], axes)
 
 
-def if_sent(loops: Loops) -> tuple[tuple[int, ...], Loops]:
-    """The operands that the text has with a product's tiles, by their places, and the loops where one of them is
-    moved."""
-    streams = loops.streams
-    if streams is None or not streams.in_place:
-        return (), loops
-    return streams.in_tiles, loops._replace(streams=streams.if_sent())
-
-
 def of_none(expr: Call, result: Search, lies: Sharding, loops: Loops) -> int:
     """The price of what has no operands, positions or one number everywhere: each device makes its own block."""
     if loops.streams is None:

@@ -111,7 +111,7 @@ class _Built:
     def price(self, trial: _Trial) -> int:
         """Of the steps that the statement adds."""
         price, costs = self.problem.objective.price, [step.cost for step in trial.builder.steps]
-        if any(cost.if_sent is not None for cost in costs):
+        if any(cost.if_sent is not None or cost.to_lie is not None for cost in costs):
             from shardc.cost.settled import told_apart  # where a slice is named
 
             costs = told_apart(trial.builder.steps)

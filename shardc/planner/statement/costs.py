@@ -8,9 +8,10 @@ from functools import partial
 
 from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
+from shardc.ir.dtypes import DType
 from shardc.ir.plan import StepCost
 from shardc.ir.sharding import Array
-from shardc.lowering.streams import Loops, Streams
+from shardc.lowering.streams import Loops, Passes, Streams
 
 
 def of_elements(model: CostModel, read: Sequence[Array], written: Array, streams: Streams) -> StepCost:
@@ -30,8 +31,15 @@ def _streamed(model: CostModel, read: Sequence[Array], written: Array, streams: 
 
 
 def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
-    """Of a function over dims of this array."""
-    passes, lies = loops.passes, loops.lies
+    """Of a function over dims of this array; with what it is where a collective leaves that array, and what it takes
+    besides to lie there for one."""
+    found, sent = _of_passes(model, loops.passes, loops.lies, operand), loops.if_sent()
+    if sent is not None:
+        found = replace(found, if_sent=_of_passes(model, sent.passes, sent.lies, operand), in_tiles=loops.in_tiles)
+    return replace(found, to_lie=_of_passes(model, loops.left, None, operand)) if any(loops.left) else found
+
+
+def _of_passes(model: CostModel, passes: Passes, lies: DType | None, operand: Array) -> StepCost:
     seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype, lies)
     formula = partial(model.alone.function_formula, passes, operand, lies)
     return model.alone.function_started(StepCost(0, 0, seconds, formula), sum(passes)) if seconds else StepCost()

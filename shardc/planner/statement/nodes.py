@@ -39,7 +39,7 @@ from shardc.planner.paths.tables import (
     unmoved,
 )
 from shardc.planner.problem import Problem
-from shardc.planner.products.functions import function_of, if_sent, of_none
+from shardc.planner.products.functions import function_of, of_none
 from shardc.planner.products.placing import Movable, few_ways
 from shardc.planner.products.ways import Towards, Way, every_way, way_at
 from shardc.planner.statement.refusals import impossible
@@ -316,15 +316,17 @@ def _calls_at(
     """Of operands that lie so; with `cheapest` those that are cheaper than all before them."""
     most: float = math.inf
     searches, loops = [table.search for table in tables], problem.loops(expr)
-    tiles, sent = if_sent(loops)
+    sent = loops.if_sent()
     for at in every:
         prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
         moved = sum(price for price in prices if price is not None)
         if None in prices or moved >= most:
             continue
         lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
-        is_sent = any(at[place] not in tables[place].seeds for place in tiles)
-        found = function_of(expr, searches, lie, sent if is_sent else loops)
+        is_sent = sent is not None and any(
+            tables[place].is_sent(at[place], problem.environment.alike) for place in loops.in_tiles
+        )
+        found = function_of(expr, searches, lie, sent if sent is not None and is_sent else loops)
         if found is not None and moved + found[1] < most and search.divides(search.graph.number(found[0])):
             most = moved + found[1] if cheapest else math.inf
             yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)

@@ -10,7 +10,7 @@ the step that leaves the result. The shift by M changes no result and no derivat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from shardc.ir.collectives import AllReduce, Move
@@ -132,8 +132,14 @@ class _Across:
         return self.steps.append(op, operands, array, self._cost(name is not None), self._rule(words), seen)
 
     def _cost(self, is_all: bool) -> StepCost:
-        """Of a step that stands for all that each device does by itself."""
-        return self.steps.function_cost(self.call, self.value) if is_all else StepCost()
+        """Of a step that stands for all that each device does by itself, or of one that leaves elements on the way.
+
+        Of a logarithm, which stands behind AllReduces, it is not known whether its elements were tiles.
+        """
+        found = self.steps.function_cost(self.call, self.value)
+        if self.call.function == "logsumexp":
+            found = replace(found, if_sent=None, in_tiles=())
+        return found if is_all else StepCost(in_tiles=found.in_tiles)
 
     def _rule(self, words: str) -> Rule:
         return Rule(f"{self.call.function} over a sharded dim: {words}")

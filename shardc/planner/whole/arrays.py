@@ -50,6 +50,7 @@ class Entity:
     asked: dict[int, Lying] = field(default_factory=dict)  # where uses have asked for it, by place
     copy: Lying | None = None
     is_used: bool = False
+    maker: Lying | None = None  # as what made it left it, if it is brought to a home
     takes: tuple[
         tuple[Entity, Lying], ...
     ] = ()  # what made it, by the states of one node; plainly by the first so many

@@ -82,8 +82,7 @@ class FactorGraph:
     # --- statements
 
     def _give(self, array: Input, left: int) -> None:
-        search = self.problem.search(array)
-        within = self.nodes.spaces.within(array.dims)
+        search, within = self.problem.search(array), self.nodes.spaces.within(array.dims)
         entity = Entity(search, array.name, array.dims, array.dtype, array.pattern.unreduced, left, within)
         entity.bases.append(self.nodes.lying(entity, array.pattern, 1))
         self.given[array.name] = entity, entity.bases[0]
@@ -121,7 +120,7 @@ class FactorGraph:
                 self.nodes.stay(made, home)
             else:
                 self.nodes.move(entity, [made], home)
-            entity.bases = [home]
+            entity.maker, entity.bases = made, [home]
         entity.left, entity.name = left, statement.name
         self._arrays[statement.name] = entity
         self._write(replace(statement, expr=taken), entity.bases[0], entity, is_open)
@@ -293,6 +292,7 @@ class FactorGraph:
                 self.nodes.stay(self._asked(entity, use) or entity.bases[-1], to)
             else:
                 self._use(entity, use, to, others, may_mask=isinstance(expr, Call))
+                self.nodes.at_home(entity, to)
             before.append((entity, to))
         self.taken += before
         return tuple(before)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Product
 from shardc.ir.sharding import Axes, Sharding
-from shardc.lowering.streams import Loops, Streams
+from shardc.lowering.streams import Loops, Passes
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of, of_none
@@ -94,20 +94,21 @@ def local_ways(
     scale: Scale,
 ) -> LocalWays:
     """Each way and the price of the local work; `arrays` are where the operands and the result may lie."""
-    streams = problem.streams(expr)
-    ways, partial = _priced(problem, expr, streams, search, below, spaces)
-    if streams is None or not streams.in_place:
+    loops = problem.loops(expr) if isinstance(expr, Call) else Loops(Passes(), problem.streams(expr))
+    ways, partial = _priced(problem, expr, loops, search, below, spaces)
+    if_sent = loops.if_sent()
+    if if_sent is None:
         return LocalWays(Ways.of(ways, arrays, scale), partial)
-    sent, _ = _priced(problem, expr, streams.if_sent(), search, below, spaces)
-    return LocalWays(Ways.of(ways, arrays, scale, sent, streams.in_tiles), partial)
+    sent, _ = _priced(problem, expr, if_sent, search, below, spaces)
+    return LocalWays(Ways.of(ways, arrays, scale, sent, loops.in_tiles), partial)
 
 
 def _priced(
-    problem: Problem, expr: Product | Call, streams: Streams | None, search: Search, below: _Below, spaces: Spaces
+    problem: Problem, expr: Product | Call, loops: Loops, search: Search, below: _Below, spaces: Spaces
 ) -> _Priced:
     if isinstance(expr, Call):
-        return _calls(expr, problem.loops(expr)._replace(streams=streams), search, below, spaces)
-    return _products(problem, expr, replace(problem.work(expr), streams=streams), search, below, spaces)
+        return _calls(expr, loops, search, below, spaces)
+    return _products(problem, expr, replace(problem.work(expr), streams=loops.streams), search, below, spaces)
 
 
 def _products(problem: Problem, expr: Product, work: Work, search: Search, below: _Below, spaces: Spaces) -> _Priced:

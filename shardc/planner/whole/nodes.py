@@ -165,6 +165,22 @@ class Nodes:
             return dearer
         return np.minimum(dearer, self._between(entity).ending(to.places))
 
+    def at_home(self, entity: Entity, to: Lying) -> None:
+        """What it costs besides to be read at home, where a move brought it from what made it."""
+        if (
+            to.more is None
+            or entity.maker is None
+            or _size([entity.maker, home := entity.bases[0], to]) > MOST_TOGETHER
+        ):
+            return
+        made, at, read = (each.places for each in (entity.maker, home, to))
+        is_brought = (made[:, None, None] != at[:, None]) & (at[:, None] == read)
+        found = repeated(np.where(is_brought, to.more, 0).astype(np.int64), to.times)
+        if home.is_given:
+            self.add((entity.maker.node, to.node), found[:, 0])
+        else:
+            self.add((entity.maker.node, home.node, to.node), found)
+
     def stay(self, made: Lying, to: Lying) -> None:
         """What is not to be moved."""
         if made.node != to.node:
