@@ -67,15 +67,14 @@ def _reach(matmul: Matmul, left: Box | None, right: Box | None, kept: Box | None
     Outside of that block are the other rows, and of its rows the other columns; or the other way about.
     """
     rows, columns = matmul.count(matmul.rows), matmul.count(matmul.columns)
-    whole: Box = {dim: (0, size) for dim, size in matmul.sizes.items()}
     some_rows = common(matmul.rows, left) if left else 0
     some_columns = common(matmul.columns, right) if right else 0
     inner = common(matmul.inner, left) if left else 0, common(matmul.inner, right) if right else 0
     if kept is None:
         return filled((rows, columns), (some_rows, some_columns), inner)
     kept_rows, kept_columns = common(matmul.rows, kept), common(matmul.columns, kept)
-    mine = common(matmul.rows, left or whole, kept) if left else 0
-    mine_too = common(matmul.columns, right or whole, kept) if right else 0
+    mine = common(matmul.rows, left, kept) if left else 0
+    mine_too = common(matmul.columns, right, kept) if right else 0
     by_rows = filled((rows - kept_rows, columns), (some_rows - mine, some_columns), inner)
     by_columns = filled((rows, columns - kept_columns), (some_rows, some_columns - mine_too), inner)
     return max(

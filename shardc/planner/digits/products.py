@@ -136,7 +136,8 @@ def _cheapest(task: _Task, every: _Every, below: int) -> InDigits | None:
     try:
         task.problem.meter.spend(PLACED * len(every.chosen))
         bounded = sorted(_bounded(task, every, below), key=itemgetter(0))
-        last = bounded[MAX_PRICED - 1][0] if len(bounded) > MAX_PRICED else below
+        first = bounded[:MAX_PRICED]
+        last = first[-1][0] if first else below
         for bound, parts, chosen in bounded:
             if bound >= below or bound > last:
                 break

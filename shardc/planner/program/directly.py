@@ -123,7 +123,7 @@ def _best(chain: Chain, schedule: Schedule, model: CostModel, objective: Objecti
     written. Rounds are worked out of those alone that may save more."""
     best, saved, unwritten = None, 0, 0
     for part in sorted(parts(chain, schedule, model, objective), key=lambda part: part.at_best, reverse=True):
-        if best is not None and saved >= part.at_best:
+        if saved >= part.at_best:
             break
         move = uneven_exchange(part.before.sharding, part.after.sharding.dims, schedule.mesh)
         if move is None:

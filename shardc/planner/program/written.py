@@ -120,11 +120,7 @@ class _Writer:
         builder, first = self.builder, len(self.builder.steps)
         builder.statement, builder.name = number, statement.name
         value = self._value(statement.expr, statement.pattern, statement.name)
-        fixed = isinstance(statement.expr, Named) or (isinstance(statement.expr, Product) and statement.expr.local)
-        if not fixed:
-            value = self._lying(value, statement.pattern, statement.name)
-        elif not statement.pattern.matches(builder.values[value].sharding):
-            raise _NoRule
+        value = self._lying(value, statement.pattern, statement.name)
         builder.price_copies(first, value)
         self._bind(statement.name, value, anew=not same_array(statement))
 
