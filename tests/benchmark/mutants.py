@@ -170,7 +170,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
 
 
 def _is_alike(node: ast.Call) -> bool:
-    return len(node.args) == 2 and not node.keywords and ast.unparse(node.func) in _ALIKE
+    return len(node.args) == 2 and ast.unparse(node.func) in _ALIKE
 
 
 def _set(field: str, value: Callable[[Any], Any]) -> Change:

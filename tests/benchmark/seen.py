@@ -86,13 +86,16 @@ class Seen:
 
     def in_order(self, mutant: Mutant, most: float) -> list[str]:
         """The tests for a mutant that take no longer than that, the quickest first. The n-th case of one test counts as
-        √n times as long, so that many quick ones do not take the time that others would have."""
+        √n times as long, and so does the n-th that comes to the same blocks of the module, so that many quick ones
+        which see the same do not take the time that others would have."""
         found = [test for test in self.entering(mutant) if self.seconds[test] <= most]
-        cases, counted = Counter[str](), dict[str, float]()
-        for test in sorted(found, key=lambda test: self._counted(test, mutant)):
+        comes_to = self._of_module(mutant)
+        cases, alike, counted = Counter[str](), Counter[frozenset[str]](), dict[str, float]()
+        for test in sorted(found, key=lambda test: (self._counted(test, mutant), test)):
             cases[test_of(test)] += 1
-            counted[test] = self._counted(test, mutant) * math.sqrt(cases[test_of(test)])
-        return sorted(found, key=counted.__getitem__)
+            alike[comes_to[test]] += 1
+            counted[test] = self._counted(test, mutant) * math.sqrt(cases[test_of(test)] * alike[comes_to[test]])
+        return sorted(found, key=lambda test: (counted[test], test))
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
         """Those that a process of its own is given, where most of what a test took alone is in caches after another."""
@@ -116,6 +119,14 @@ class Seen:
     def is_for_loading(self, mutant: Mutant) -> bool:
         """Whether no test comes to its block: what is there is done as the module is loaded, if ever."""
         return mutant.is_loaded_anew or not self.entered.get(self._block(mutant))
+
+    def _of_module(self, mutant: Mutant) -> dict[str, frozenset[str]]:
+        """Of each test the blocks of the mutant's module to which it comes."""
+        found: dict[str, set[str]] = {test: set() for test in self.seconds}
+        for block in (block for block in self.entered if block.startswith(f"{mutant.path}:")):
+            for test in self.entered[block]:
+                found[test].add(block)
+        return {test: frozenset(blocks) for test, blocks in found.items()}
 
     def _block(self, mutant: Mutant) -> str:
         inside = [first for first, last in blocks(mutant.path) if first <= mutant.line <= last]

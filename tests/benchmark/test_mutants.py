@@ -66,6 +66,7 @@ def test_one_thing_is_changed(mutants, tmp_path, monkeypatch, text, changed):
         "a = f(b, b)",
         "a = np.minimum(b, c)",
         "a = np.multiply(b, c)",
+        "np.add(a, b, out=c)",
         "a = math.lcm(b, c)",
         "a: Literal[1] = b",
         "raise Fault(1 < 2)",
@@ -99,14 +100,17 @@ def test_what_is_kept_of_a_test_counts_while_its_file_is_as_it_was(seen, tmp_pat
 
 
 @pytest.mark.instant
-def test_of_one_tests_cases_each_comes_later_than_its_time_alone_says(mutants, seen, tmp_path, monkeypatch):
+def test_what_is_like_others_comes_later_than_its_time_alone_says(mutants, seen, tmp_path, monkeypatch):
+    """As one more case of a test does, and one that comes to the blocks to which others come."""
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     monkeypatch.setattr(seen, "ROOT", tmp_path)
     path = Path("shardc", "ir", "one.py")
     (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text("def f():\n    return 1\n", encoding="utf-8")
+    (tmp_path / path).write_text("def f():\n    return 1\n\ndef g():\n    pass\n", encoding="utf-8")
     seen.blocks.cache_clear()
-    seconds = {f"t.py::many[{n}]": 1.0 + n / 100 for n in range(5)} | {"t.py::one": 1.9, "t.py::long": 9.0}
+    seconds = {f"t.py::many[{n}]": 1.0 + n / 100 for n in range(5)}
+    seconds |= {"t.py::one": 1.9, "t.py::apart": 2.9, "t.py::long": 9.0}
     (mutant,) = mutants.mutants(path)
-    order = seen.Seen(seconds, {f"{path}:2": [*seconds]}).in_order(mutant, 5)
-    assert order == [*(f"t.py::many[{n}]" for n in range(3)), "t.py::one", "t.py::many[3]", "t.py::many[4]"]
+    order = seen.Seen(seconds, {f"{path}:2": [*seconds], f"{path}:5": ["t.py::apart"]}).in_order(mutant, 5)
+    wanted = ("many[0]", "many[1]", "apart", "many[2]", "many[3]", "one", "many[4]")
+    assert order == [f"t.py::{name}" for name in wanted]
