@@ -72,6 +72,22 @@ def loops(schedule):
     ]
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize("topology", [None, "v5e:2x1"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_cut_is_named_after_its_dim(name, topology):
+    dims = {dim: size for dim, size in SIZES.items() if dim in TEXTS[name]}
+    plan = shardc.plan(TEXTS[name], mesh={"X": 2}, dims=dims, dtype=DTYPES.get(name, "f32"), topology=topology)
+    found = {
+        dim
+        for _, _, schedule in every_cut(plan)
+        for _, block in every_block(schedule.block)
+        for array in block.values
+        for dim in array.dims
+    }
+    assert found > {*dims} and all(dim.startswith(tuple(dims)) for dim in found)
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_cut_is_the_program(name):
     dims = {dim: size for dim, size in SIZES.items() if dim in TEXTS[name]}

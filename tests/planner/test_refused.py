@@ -87,6 +87,13 @@ def test_a_limit_that_is_said_to_be_impossible_is(text, options):
 AT_LEAST = {"text": "A[I_X, J] · B[J, K_X] → C[I_X, K]", "mesh": {"X": 4}, "dims": {"I": 64, "J": 64, "K": 64}}
 
 
+@pytest.mark.instant
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5p:2x2x1", "v4:2x2x1"])
+def test_what_needs_no_temporary_takes_what_no_plan_is_below(topology):
+    plan = shardc.plan("B[J, I_X] = A[I_X, J]", mesh={"X": 4}, dims={"I": 64, "J": 64}, topology=topology)
+    assert plan.cost.peak_bytes == least_peak(plan.program)
+
+
 def test_where_no_plan_takes_less_none_is_looked_for(monkeypatch):
     program = shardc.parse(**AT_LEAST, topology="v5e:2x2")
     least = shardc.plan(program).cost.peak_bytes
