@@ -239,10 +239,11 @@ def test_nothing_lies_in_what_a_trip_changes_in_place(changed, mebibytes):
 
 
 def test_what_is_multiplied_by_elements_becomes_an_output_where_it_lies():
-    """h, which is added up in place of what a product left, and n in its place; y in that of n, not beside it."""
-    text = "h[B_X, F] = A[B_X, D_Y] · W[D_Y, F]; r[B_X] = max_F(h); n = h ⊙ r; m[B_X] = max_F(n); y = n - m"
+    """n lies in the place of g, which was gathered, and y in that of n, not beside it."""
+    text = "h[B_XY, F] = A[B_XY, D] · W[D, F]; g[B_X, F] = AllGather_Y(h); r[B_X] = max_F(g); n[B_X, F] = g ⊙ r; "
     dims = {"B": 2**15, "D": 2**13, "F": 2**14}
-    plan = shardc.plan(text, mesh="X=2,Y=4", topology="v5e:2x4", dims=dims, dtype="bf16")
+    options = {"mesh": "X=2,Y=4", "topology": "v5e:2x4", "dtype": "bf16", "idle": "keep"}
+    plan = shardc.plan(f"{text}m[B_X] = max_F(n); y[B_X, F] = n - m", dims=dims, **options)
     assert allocation(plan.schedule).temporary_bytes // 2**20 == 512  # 640 with an output of its own
 
 
