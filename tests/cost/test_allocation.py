@@ -239,11 +239,11 @@ def test_nothing_lies_in_what_a_trip_changes_in_place(changed, mebibytes):
 
 
 def test_what_is_multiplied_by_elements_becomes_an_output_where_it_lies():
-    """n lies in the place of g, which was gathered, and y in that of n, not beside it."""
-    text = "h[B_XY, F] = A[B_XY, D] · W[D, F]; g[B_X, F] = AllGather_Y(h); r[B_X] = max_F(g); n[B_X, F] = g ⊙ r; "
+    """n lies in the place of a share of g, which was gathered, and y in that of n, not beside it."""
+    text = "h[B_XY, F] = A[B_XY, D] · W[D, F]; g[B_X, F] = AllGather_Y(h); r[B_X] = max_F(g); n[B_X, F_Y] = g ⊙ r; "
     dims = {"B": 2**15, "D": 2**13, "F": 2**14}
-    options = {"mesh": "X=2,Y=4", "topology": "v5e:2x4", "dtype": "bf16", "idle": "keep"}
-    plan = shardc.plan(f"{text}m[B_X] = max_F(n); y[B_X, F] = n - m", dims=dims, **options)
+    options = {"mesh": "X=2,Y=4", "topology": "v5e:2x4", "dtype": "bf16", "objective": "bytes"}
+    plan = shardc.plan(f"{text}m[B_X] = max_F(n); y[B_X, F_Y] = n - m", dims=dims, **options)
     assert allocation(plan.schedule).temporary_bytes // 2**20 == 512  # 640 with an output of its own
 
 
