@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from shardc.emit.allowed import LAID
 from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method, size_of
 from shardc.emit.steps.exchanges import by_axis, sent, to_front
 from shardc.emit.steps.local import as_type, type_name
@@ -53,7 +54,7 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
 def _told(way: Scattering, rank: int) -> list[Expr]:
     """How to lie: in the order of the dims."""
     layout = call("Layout", Items(tuple(Const(dim) for dim in range(rank))))
-    return [call("with_layout_constraint", _VALUE, layout)] if way.is_told_to_lie else []
+    return [call(LAID, _VALUE, layout)] if way.is_told_to_lie else []
 
 
 def _apart(way: Scattering, mesh: Mesh) -> list[Expr]:
