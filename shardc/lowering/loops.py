@@ -113,11 +113,12 @@ class Account:
         through, operand = FUNCTIONS[call.function].through, call.operands[0]
         leaves = self._leaves(operand)
         has_tiles = not is_sent and any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
+        with_tiles = has_tiles and self._meets_tiles(leaves, frozenset(operand.dims), self._behind(leaves))
         lies = not has_tiles and self._is_leaf(self._narrow(operand))
         multiplied = int(has_tiles and self._adds_up_by_product(call))
         return Passes(
             int(Through.LARGEST in through and lies),
-            int(Through.LARGEST in through and not lies and not has_tiles) + int(Through.SUM in through) - multiplied,
+            int(Through.LARGEST in through and not lies and not with_tiles) + int(Through.SUM in through) - multiplied,
             int(Through.RESULT in through and (is_left or not self._is_for_products(call))),
             multiplied,
         )
@@ -199,7 +200,7 @@ class Account:
 
     def _computed(self, expr: Product | Call, leaf: Leaf) -> tuple[Leaf, ...]:
         leaves = {one.key: one for below in expr.operands for one in self._leaves(below)}
-        behind = reduce(Behind.joined, (self.behind.get(key, Behind()) for key in leaves), Behind())
+        behind = self._behind(leaves.values())
         if not is_of_elements(expr):
             leaf = leaf._replace(is_tiles=_leaves_tiles(expr))
             self._placed(expr, leaf, leaves.values(), behind)
@@ -221,10 +222,13 @@ class Account:
         self.behind[leaf.key] = Behind(behind.near | {leaf.key}, behind.far)
         return (leaf,)
 
-    def _meets_tiles(self, whole: Collection[Leaf], dims: frozenset[str], behind: Behind) -> bool:
-        """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))`, which waits for a sum
-        of them."""
-        keys = {one.key for one in whole if one.is_tiles}
+    def _behind(self, leaves: Iterable[Leaf]) -> Behind:
+        return reduce(Behind.joined, (self.behind.get(leaf.key, Behind()) for leaf in leaves), Behind())
+
+    def _meets_tiles(self, leaves: Iterable[Leaf], dims: frozenset[str], behind: Behind) -> bool:
+        """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))` or `max_J(p - max_J(p))`,
+        which wait for a sum, or a largest, of them."""
+        keys = {leaf.key for leaf in leaves if leaf.is_tiles and leaf.dims == dims}
         return any(each.tiles is not None for each in self._open_to(dims, keys, behind)) if keys else False
 
     # --- in which loop

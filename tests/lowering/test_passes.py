@@ -26,12 +26,17 @@ CASES = {
     f"{SCORES}; P = 2 · softmax_J(S); {READ}": Passes(0, 0, 0, 1),
     f"{SCORES}; P = softmax_J(S); {READ}; D[I] = sum_J(P)": Passes(0, 0, 1, 1),
 }
+AFTER = f"{SCORES}; N[I, J] = S ⊙ max_J(S)"  # the largest of S is with its tiles, and what is of N comes after it
+BEHIND = {
+    f"{AFTER}; C[I] = max_J(N)": Passes(0, 1),
+    f"{AFTER}; C[I] = logsumexp_J(N)": Passes(0, 1, 0, 1),
+    f"{AFTER}; P[I, J] = softmax_J(N)": Passes(0, 2, 1),
+    f"{SCORES}; N[I, J] = S - sum_J(square(S)); C[I] = max_J(N)": Passes(0, 1),
+    f"{SCORES}; N[I, J] = relu(S) + S; C[I] = max_J(N)": Passes(),
+}
 
 
-@pytest.mark.instant
-@pytest.mark.parametrize("text", CASES)
-def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
-    """As `tests/cost/test_alone.py` sees it compiled."""
+def passes_of(text):
     program = shardc.parse(text, mesh="X=2", dims=dict.fromkeys("IJKL", 4096))
     calls = [
         part
@@ -40,7 +45,21 @@ def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
         for part in parts_of(statement.expr)
         if isinstance(part, Call) and FUNCTIONS[part.function].through
     ]
-    assert [account_of(program).passes(call) for call in calls] == [CASES[text]]
+    return [account_of(program).passes(call) for call in calls]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", BEHIND)
+def test_tiles_are_not_at_hand_to_what_waits_for_them_all(text):
+    """Replayed on v5e:2x4 with I = 32,768, K = 8192 and J = 16,384, I over 8: 624 µs for the second largest, priced 0."""
+    assert passes_of(text)[-1] == BEHIND[text]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", CASES)
+def test_a_function_goes_through_its_operand_as_often_as_it_is_compiled(text):
+    """As `tests/cost/test_alone.py` sees it compiled."""
+    assert passes_of(text) == [CASES[text]]
 
 
 def test_in_another_order_of_products_it_is_the_same_call():
