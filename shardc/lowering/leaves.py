@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shardc.ir.dtypes import DType
+from shardc.ir.expressions import Call, Expr, Product
+from shardc.ir.functions import FUNCTIONS, Through
 from shardc.lowering.readers import Met
 from shardc.lowering.streams import Passes
 
@@ -50,3 +52,18 @@ class Told(NamedTuple):
     bare: bool = False
     in_place: bool = False
     single: bool = False
+
+
+def loop_dims(expr: Product | Call) -> frozenset[str]:
+    """Those over which an operation is a loop: its own, and those that it sums."""
+    return frozenset(dim for each in (expr, *expr.operands) for dim in each.dims)
+
+
+def leaves_tiles(expr: Expr) -> bool:
+    """A product of two arrays that each have a dim of their own, and one that is summed; and a softmax."""
+    if isinstance(expr, Call):
+        return Through.RESULT in FUNCTIONS[expr.function].through
+    if not isinstance(expr, Product) or len(expr.operands) < 2:
+        return False
+    left, right = (set(operand.dims) for operand in expr.operands)
+    return bool(left - right and right - left)

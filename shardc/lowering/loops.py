@@ -30,7 +30,7 @@ from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.plan import Apply
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
-from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told
+from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told, leaves_tiles, loop_dims
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
 from shardc.lowering.rounds import widens_as_it_reads
 from shardc.lowering.streams import Passes, Sources, Streams
@@ -76,26 +76,42 @@ class Account:
             return None
         if not _is_in_loops(expr):
             return self._of_product(expr)
-        told, read, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
+        told, found, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
         if told is None and self._grows(expr) and met(expr) not in self.readers.by:  # of an order that is not written
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
-            return Streams(tuple(self._at_hand(each) for each in expr.operands), written=False)
-        loop = _loop_dims(expr)
+            read = tuple(self._at_hand(each) for each in expr.operands)
+            return Streams(read, written=False, left=self._read_to_lie(expr))
+        loop = loop_dims(expr)
         for operand in expr.operands:
             leaves = [leaf for leaf in self._leaves(operand) if leaf.key not in seen]
             whole = [leaf for leaf in leaves if leaf.dims == loop and leaf.key in told.charged]
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
             tiles = [leaf for leaf in leaves if leaf.is_tiles and leaf.key not in told.charged]
             lies = self.type_of(operand) if any(told.passes) else None
-            read.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles), lies))
+            found.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles), lies))
             seen.update(leaf.key for leaf in (*whole, *tiles))
-        found = Streams(tuple(read), told.written, told.beside, told.passes, told.bare)
-        return found._replace(in_place=told.in_place, single=told.single)
+        left = () if told.written or told.in_place else self._read_to_lie(expr)
+        streams = Streams(tuple(found), told.written, told.beside, told.passes, told.bare)
+        return streams._replace(in_place=told.in_place, single=told.single, left=left)
 
     def _at_hand(self, operand: Expr) -> Sources:
         """Of what is computed with others, and lies nowhere."""
         return Sources(operand.dtype, (), _types(leaf for leaf in self._leaves(operand) if leaf.is_tiles))
+
+    def _read_to_lie(self, expr: Product | Call) -> tuple[Sources, ...]:
+        """What is read for each operand where a collective reads what else lies nowhere; of what is done with tiles at
+        hand nothing."""
+        loop, leaves = loop_dims(expr), [self._leaves(operand) for operand in expr.operands]
+        every = [leaf for some in leaves for leaf in some]
+        if self._meets_tiles(every, loop, self._behind(every)):
+            return ()
+        found, seen = list[Sources](), set[Met]()
+        for operand, some in zip(expr.operands, leaves, strict=True):
+            read = [leaf for leaf in some if leaf.key not in seen and leaf.dims in (loop, {*operand.dims})]
+            found.append(Sources(operand.dtype, _types(read)))
+            seen.update(leaf.key for leaf in read)
+        return tuple(found)
 
     def _of_product(self, expr: Product | Call) -> Streams:
         """All that it reads. One of two arrays of the same dims is a loop, as a sum is, and goes through the larger."""
@@ -202,7 +218,7 @@ class Account:
         leaves = {one.key: one for below in expr.operands for one in self._leaves(below)}
         behind = self._behind(leaves.values())
         if not is_of_elements(expr):
-            leaf = leaf._replace(is_tiles=_leaves_tiles(expr))
+            leaf = leaf._replace(is_tiles=leaves_tiles(expr))
             self._placed(expr, leaf, leaves.values(), behind)
             own, before = frozenset([leaf.key]), behind.near | behind.far
             self.behind[leaf.key] = Behind(own, before) if leaf.is_tiles else Behind(far=own | before)
@@ -226,8 +242,8 @@ class Account:
         return reduce(Behind.joined, (self.behind.get(leaf.key, Behind()) for leaf in leaves), Behind())
 
     def _meets_tiles(self, leaves: Iterable[Leaf], dims: frozenset[str], behind: Behind) -> bool:
-        """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))` or `max_J(p - max_J(p))`,
-        which wait for a sum, or a largest, of them."""
+        """Whether it is computed of tiles while these are at hand: not `p ⊙ (g - sum_J(g ⊙ p))` or
+        `max_J(p - max_J(p))`, which wait for a sum, or the largest, of them."""
         keys = {leaf.key for leaf in leaves if leaf.is_tiles and leaf.dims == dims}
         return any(each.tiles is not None for each in self._open_to(dims, keys, behind)) if keys else False
 
@@ -241,7 +257,7 @@ class Account:
             return
         if not _is_in_loops(expr):
             return
-        dims = _loop_dims(expr)
+        dims = loop_dims(expr)
         whole = {each.key for each in leaves if each.dims == dims}
         is_sum = not is_of_elements(expr)
         every = (each for each in self._open_to(dims, whole, behind))
@@ -307,7 +323,7 @@ class Account:
 
     def _new(self, key: Met, at_hand: Collection[Met]) -> list[Met]:
         root = self.roots[key]
-        dims = _loop_dims(root)
+        dims = loop_dims(root)
         leaves = (leaf for below in root.operands for leaf in self._leaves(below))
         return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == dims and leaf.key not in at_hand)]
 
@@ -333,17 +349,3 @@ def _is_in_loops(expr: Product | Call) -> bool:
 def _is_widened(expr: Expr) -> bool:
     """Whether each that reads a value makes it anew (`rounds.widens_as_it_reads`)."""
     return isinstance(expr, Call) and widens_as_it_reads(Apply(expr.function))
-
-
-def _loop_dims(expr: Product | Call) -> frozenset[str]:
-    return frozenset(dim for each in (expr, *expr.operands) for dim in each.dims)
-
-
-def _leaves_tiles(expr: Expr) -> bool:
-    """A product of two arrays that each have a dim of their own, and one that is summed; and a softmax."""
-    if isinstance(expr, Call):
-        return Through.RESULT in FUNCTIONS[expr.function].through
-    if not isinstance(expr, Product) or len(expr.operands) < 2:
-        return False
-    left, right = (set(operand.dims) for operand in expr.operands)
-    return bool(left - right and right - left)

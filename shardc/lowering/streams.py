@@ -51,7 +51,8 @@ class Streams(NamedTuple):
     """What is read for each operand; whether the result is written, and whether `beside` another that the same loop
     writes, which takes no more than to read it, or `in_place` of the product whose tiles it is done with; how often the
     operand `through` is gone through to sum it, and is not read besides; and whether it is `bare`: an instruction by
-    itself, which takes more than the same in a loop with others. A `single` one would be but for the tiles."""
+    itself, which takes more than the same in a loop with others. A `single` one would be but for the tiles. `left`: of
+    what lies nowhere, and is computed as it is read, what is read for it where a collective does, so that it has to."""
 
     read: tuple[Sources, ...]
     written: bool = True
@@ -62,6 +63,7 @@ class Streams(NamedTuple):
     in_place: bool = False
     single: bool = False
     computed: frozenset[int] = frozenset()  # the operands of a product that lie nowhere
+    left: tuple[Sources, ...] = ()
 
     def as_loop(self, through: int) -> Streams:
         """Of a product that is done as a sum of elements is: this operand, the larger, is gone through, or the first
@@ -80,6 +82,10 @@ class Streams(NamedTuple):
         result written."""
         read = tuple(each._replace(types=(*each.types, *each.tiles)) for each in self.read)
         return self._replace(read=read, written=True, in_place=False, bare=self.single)
+
+    def to_lie(self) -> Streams | None:
+        """Of leaving it for a collective, besides; None where it lies in memory, or is done with tiles, anyway."""
+        return Streams(self.left) if self.left else None
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of operands and a result of so many bytes those that are read, or take as long, and those written."""
@@ -115,3 +121,10 @@ class Loops(NamedTuple):
         if self.streams is not None:
             return self._replace(streams=self.streams.if_sent()) if self.streams.in_place else None
         return self._replace(passes=self.sent, lies=None) if self.sent != self.passes else None
+
+    def to_lie(self) -> Loops | None:
+        """What its result takes besides where a collective reads it; None of nothing."""
+        if self.streams is not None:
+            left = self.streams.to_lie()
+            return None if left is None else Loops(Passes(), left)
+        return Loops(self.left, None) if any(self.left) else None

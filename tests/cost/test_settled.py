@@ -140,3 +140,48 @@ def test_a_function_over_a_dim_of_what_collectives_leave_and_read_takes_what_it_
     )
     assert "ReduceScatter" in {step.op for step in behind.steps} and len(found) == 1
     assert found == pytest.approx(wanted, rel=1e-9)
+
+
+ELEMENTS = {  # n of arrays of B and F, computed as a product reads it, and of what it is where a collective does
+    "relu({x})": "(2·B·F/X/Y) / W_read + 2·B·F/X/Y / W_write",
+    "where({x} > 0, {x}, 1)": "(2·B·F/X/Y) / W_read + 2·B·F/X/Y / W_write",
+    "{x} ⊙ r[B_XY]": "(2·B·F/X/Y + 2·B/X/Y) / W_read + 2·B·F/X/Y / W_write",
+    "{x} ⊙ rsqrt(mean_F({x} ⊙ {x}))": "(2·B·F/X/Y + 2·B/X/Y) / W_read + 2·B·F/X/Y / W_write",
+    "relu({x}) + z[B_XY, F]": "(2·B·F/X/Y + 2·B·F/X/Y) / W_read + 2·B·F/X/Y / W_write",
+}
+NORMED = "n = x[B_XY, F] ⊙ rsqrt(mean_F(x ⊙ x)); q[B_X, D_Y] = n · Q[F, D_Y]; k[B_X, D_Y] = n · K[F, D_Y]"
+LARGE = {"mesh": "X=2,Y=4", "dims": "B=32768,F=4096,D=4096", "topology": "v5e:2x4", "dtype": "bf16", "idle": "keep"}
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("function", ELEMENTS)
+def test_what_a_collective_reads_lies_in_memory(function):
+    """`AllGather_Y(relu(x))` was priced as if x were gathered: 0 of 157 µs."""
+    plan = shardc.plan(f"n[B_XY, F] = {function.format(x='x[B_XY, F]')}; h[B_X, D_Y] = n[B_X, F] · W[F, D_Y]", **LARGE)
+    (step,) = (step for step in plan.steps if step.result == "n[B_XY, F]")
+    assert step.formula.removeprefix("B·F/X/Y / C_bf16 + ") == f"{ELEMENTS[function]} + T_function"
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("product", ["x[B_XY, K] · V[K, F]", "relu(x[B_XY, K] · V[K, F])"])
+def test_what_a_product_leaves_lies_there_already(product):
+    plan = shardc.plan(
+        f"n[B_XY, F] = 2 ⊙ {product}; h[B_X, D_Y] = n[B_X, F] · W[F, D_Y]",
+        **LARGE | {"dims": "B=32768,F=4096,D=4096,K=4096"},
+    )
+    assert not any("W_write" in step.formula for step in plan.steps if "gather" not in step.op.lower())
+
+
+def test_what_is_computed_as_it_is_read_is_gathered_before_it_is_computed():
+    """x and the factors of its rows, and not n, which would have to be written first."""
+    plan = shardc.plan(NORMED, **LARGE)
+    assert "x[B_X, F]" in [step.result for step in plan.steps if step.op == "AllGather"]
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
+@pytest.mark.parametrize("text", [NORMED, "n[B_XY, F] = relu(x[B_XY, F]); h[B_X, D_Y] = n[B_X, F] · W[F, D_Y]"])
+def test_what_a_collective_reads_takes_what_it_is_priced(text):
+    plan = shardc.plan(text, **LARGE)
+    assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.05)  # without n written: 0.08

@@ -51,7 +51,7 @@ def passes_of(text):
 @pytest.mark.instant
 @pytest.mark.parametrize("text", BEHIND)
 def test_tiles_are_not_at_hand_to_what_waits_for_them_all(text):
-    """Replayed on v5e:2x4 with I = 32,768, K = 8192 and J = 16,384, I over 8: 624 µs for the second largest, priced 0."""
+    """On v5e:2x4, with I = 32,768 over 8, K = 8192 and J = 16,384: 624 µs for the second largest, priced 0."""
     assert passes_of(text)[-1] == BEHIND[text]
 
 

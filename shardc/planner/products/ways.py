@@ -153,7 +153,12 @@ class Work:
     def cost(self, read: Sequence[Array], written: Array, model: CostModel) -> StepCost:
         """Of these blocks, which leave that one; of elements, as of any function of such (`cost.settled`)."""
         found, streams = self._cost(read, written, model), self.streams
-        if streams is None or not streams.in_tiles:
+        if streams is None:
+            return found
+        left = streams.to_lie()
+        if left is not None:
+            found = replace(found, to_lie=replace(self, streams=left)._cost(read, written, model))
+        if not streams.in_tiles:
             return found
         sent = replace(self, streams=streams.if_sent())._cost(read, written, model) if streams.in_place else None
         return replace(found, if_sent=sent, in_tiles=streams.in_tiles)

@@ -18,6 +18,9 @@ def of_elements(model: CostModel, read: Sequence[Array], written: Array, streams
     """Of what a function of elements reads and writes; with what it is where a collective is between it and the product
     whose tiles it is done with."""
     found = replace(_streamed(model, read, written, streams), in_tiles=streams.in_tiles)
+    left = streams.to_lie()
+    if left is not None:
+        found = replace(found, to_lie=_streamed(model, read, written, left))
     return replace(found, if_sent=_streamed(model, read, written, streams.if_sent())) if streams.in_place else found
 
 

@@ -29,6 +29,7 @@ class Lying:
     times: int  # how often a move from here is done: in a loop once for each trip
     more: PriceArray | None = None  # what it costs besides to come to each place by a move: an operation takes longer,
     is_output: bool = False  # or by a gather: what one leaves is copied to become an output
+    to_lie: PriceArray | None = None  # what it costs besides to be moved from each place: it lies nowhere else
 
     @property
     def is_given(self) -> bool:

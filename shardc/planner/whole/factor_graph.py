@@ -242,7 +242,7 @@ class FactorGraph:
         self.nodes.add((node,), repeated(ways.prices, times))
         taken = replace(expr, operands=tuple(self._bare(use, entity) for use, entity in found))
         made.takes, made.plain = self._take(expr, found, ways, node), len(plain.prices)
-        made.bases.append(Lying(node, ways.at[-1], times))
+        made.bases.append(Lying(node, ways.at[-1], times, to_lie=ways.to_lie if ways.to_lie.any() else None))
         return taken, made
 
     def _in_digits(

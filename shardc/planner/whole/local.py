@@ -33,24 +33,33 @@ _Priced: TypeAlias = tuple[_Prices, frozenset[str]]  # with prices; over what th
 class Ways:
     """Ways of an operation: where each of its operands lies, then where its result does, and what the local work costs;
     what it costs if an operand that the text has with a product's tiles is moved, and which are such, by their
-    places."""
+    places; and what it costs besides if its result is, `to_lie` there."""
 
     at: tuple[Places, ...]
     prices: PriceArray
     if_sent: PriceArray
+    to_lie: PriceArray
     in_tiles: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, ways: _Prices, arrays: Sequence[States], scale: Scale, if_sent: _Prices = (), in_tiles: Sequence[int] = ()
+        cls,
+        ways: _Prices,
+        arrays: Sequence[States],
+        scale: Scale,
+        if_sent: _Prices = (),
+        to_lie: _Prices = (),
+        in_tiles: Sequence[int] = (),
     ) -> Ways:
         """Of operands and a result that have these states; -1 where a sharding is none of them."""
         numbers = [(*way.at, way.result) for way, _ in ways]
         at = [[own.place.get(some[place], -1) for some in numbers] for place, own in enumerate(arrays)]
-        prices, sent = (
-            np.array([scale.of_price(price) for _, price in some], dtype=np.int64) for some in (ways, if_sent or ways)
+        nothing = [(way, 0) for way, _ in ways]
+        prices, sent, left = (
+            np.array([scale.of_price(price) for _, price in some], dtype=np.int64)
+            for some in (ways, if_sent or ways, to_lie or nothing)
         )
-        return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices, sent, tuple(in_tiles))
+        return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices, sent, left, tuple(in_tiles))
 
     def more(self, place: int) -> PriceArray | None:
         """What each way costs more where this operand is moved; None of nothing."""
@@ -58,12 +67,14 @@ class Ways:
 
     def those(self, chosen: NDArray[np.bool_]) -> Ways:
         at = tuple(places[chosen] for places in self.at)
-        return replace(self, at=at, prices=self.prices[chosen], if_sent=self.if_sent[chosen])
+        prices, sent, left = (some[chosen] for some in (self.prices, self.if_sent, self.to_lie))
+        return replace(self, at=at, prices=prices, if_sent=sent, to_lie=left)
 
     def beside(self, others: Ways) -> Ways:
         at = tuple(np.concatenate(pair) for pair in zip(self.at, others.at, strict=True))
-        prices, sent = ((self.prices, others.prices), (self.if_sent, others.if_sent))
-        return replace(self, at=at, prices=np.concatenate(prices), if_sent=np.concatenate(sent))
+        pairs = (self.prices, others.prices), (self.if_sent, others.if_sent), (self.to_lie, others.to_lie)
+        prices, sent, left = (np.concatenate(pair) for pair in pairs)
+        return replace(self, at=at, prices=prices, if_sent=sent, to_lie=left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +107,11 @@ def local_ways(
     """Each way and the price of the local work; `arrays` are where the operands and the result may lie."""
     loops = problem.loops(expr) if isinstance(expr, Call) else Loops(Passes(), problem.streams(expr))
     ways, partial = _priced(problem, expr, loops, search, below, spaces)
-    if_sent = loops.if_sent()
-    if if_sent is None:
-        return LocalWays(Ways.of(ways, arrays, scale), partial)
-    sent, _ = _priced(problem, expr, if_sent, search, below, spaces)
-    return LocalWays(Ways.of(ways, arrays, scale, sent, loops.in_tiles), partial)
+    sent, left = (
+        () if other is None else _priced(problem, expr, other, search, below, spaces)[0]
+        for other in (loops.if_sent(), loops.to_lie())
+    )
+    return LocalWays(Ways.of(ways, arrays, scale, sent, left, loops.in_tiles if sent else ()), partial)
 
 
 def _priced(

@@ -153,7 +153,7 @@ class Nodes:
         for at, source in enumerate(open_ones):
             shape = [1] * len(open_ones)
             shape[at] = len(source.places)
-            moves = repeated(table[source.places], source.times)
+            moves = repeated(_from(source, table), source.times)
             found = np.minimum(found, moves.reshape(*shape, len(to.places)))
         self.add((*(source.node for source in open_ones), to.node), found)
 
@@ -223,6 +223,14 @@ class Nodes:
         if (places < 0).any():
             self.add((lying.node,), np.where(places < 0, NEVER, 0).astype(np.int64))
         return replace(lying, places=np.where(places < 0, places.max(), places))
+
+
+def _from(source: Lying, table: PriceArray) -> PriceArray:
+    """The prices of moves from there."""
+    moves = table[source.places]
+    if source.to_lie is None:
+        return moves
+    return np.where((moves > 0) & (moves < NEVER), moves + source.to_lie[:, None], moves)
 
 
 def repeated(table: PriceArray, times: int) -> PriceArray:
