@@ -9,7 +9,9 @@ from typing import NamedTuple
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product
 from shardc.ir.functions import FUNCTIONS, Through
-from shardc.lowering.readers import Met
+from shardc.ir.plan import Apply
+from shardc.lowering.readers import Met, is_of_elements
+from shardc.lowering.rounds import widens_as_it_reads
 from shardc.lowering.streams import Passes
 
 
@@ -52,6 +54,16 @@ class Told(NamedTuple):
     bare: bool = False
     in_place: bool = False
     single: bool = False
+
+
+def is_in_loops(expr: Product | Call) -> bool:
+    """A function of elements, or a sum: what may be part of a loop."""
+    return is_of_elements(expr) or (isinstance(expr, Product) and len(expr.operands) == 1)
+
+
+def is_widened(expr: Expr) -> bool:
+    """Whether each that reads a value makes it anew (`rounds.widens_as_it_reads`)."""
+    return isinstance(expr, Call) and widens_as_it_reads(Apply(expr.function))
 
 
 def loop_dims(expr: Product | Call) -> frozenset[str]:

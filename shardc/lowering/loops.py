@@ -27,12 +27,10 @@ from typing import assert_never
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
-from shardc.ir.plan import Apply
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
-from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told, leaves_tiles, loop_dims
+from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told, is_in_loops, is_widened, leaves_tiles, loop_dims
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
-from shardc.lowering.rounds import widens_as_it_reads
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
 from shardc.lowering.timed import keeps_shares
@@ -74,7 +72,7 @@ class Account:
             return Streams((), self.readers.is_needed(self.readers.key(expr), grows=True), bare=True)
         if isinstance(expr, Call) and not is_of_elements(expr):
             return None
-        if not _is_in_loops(expr):
+        if not is_in_loops(expr):
             return self._of_product(expr)
         told, found, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
         if told is None and self._grows(expr) and met(expr) not in self.readers.by:  # of an order that is not written
@@ -145,7 +143,7 @@ class Account:
     def _narrow(self, expr: Expr) -> Expr:
         """What is widened as it is read, or a value itself."""
         made = self.readers.made_by(expr) if isinstance(expr, Use) else expr
-        return self._narrow(made.operands[0]) if isinstance(made, Call) and _is_widened(made) else expr
+        return self._narrow(made.operands[0]) if isinstance(made, Call) and is_widened(made) else expr
 
     def type_of(self, operand: Expr) -> DType:
         """Of what is gone through for an operand: of the tiles at hand, or the first array that is read."""
@@ -227,7 +225,7 @@ class Account:
             return (leaf,)
         whole = [one for one in leaves.values() if one.dims == leaf.dims]
         is_needed = self.readers.is_needed(leaf.key, grows=bool(leaves) and not whole)
-        if not is_needed and _is_widened(expr):
+        if not is_needed and is_widened(expr):
             return tuple(leaves.values())
         if is_needed or (self._meets_tiles(whole, leaf.dims, behind) and self.readers.is_read_by_several(leaf.key)):
             self._placed(expr, leaf, leaves.values(), behind)
@@ -255,7 +253,7 @@ class Account:
         if leaf.is_tiles:
             self.loops.append(TextLoop(leaf.dims, leaf, at_hand={leaf.key}))
             return
-        if not _is_in_loops(expr):
+        if not is_in_loops(expr):
             return
         dims = loop_dims(expr)
         whole = {each.key for each in leaves if each.dims == dims}
@@ -339,13 +337,3 @@ def _tiles(loop: TextLoop) -> Met:
 
 def _types(leaves: Iterable[Leaf]) -> tuple[DType, ...]:
     return tuple(leaf.dtype for leaf in leaves)
-
-
-def _is_in_loops(expr: Product | Call) -> bool:
-    """A function of elements, or a sum: what may be part of a loop."""
-    return is_of_elements(expr) or (isinstance(expr, Product) and len(expr.operands) == 1)
-
-
-def _is_widened(expr: Expr) -> bool:
-    """Whether each that reads a value makes it anew (`rounds.widens_as_it_reads`)."""
-    return isinstance(expr, Call) and widens_as_it_reads(Apply(expr.function))

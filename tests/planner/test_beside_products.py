@@ -34,8 +34,8 @@ def test_free_shardings_take_no_longer_than_pinned_ones(overlap):
 
 def test_only_gathers_take_less_and_steps_are_priced_in_full():
     plan = shardc.plan(TOWERS.format("B_?, D_?", "B_?, D_?"), overlap="off", **ASKED)
-    model, array = plan._model, next(each for each in plan.schedule.values if each.sharding.unreduced)
-    cheaper, size = beside_products(model), array.local_bytes(model.mesh)
+    model, gather = plan._model, next(step for step in plan.schedule.steps if isinstance(step.op, AllGather))
+    cheaper, size = beside_products(model), plan.schedule.values[gather.result].local_bytes(model.mesh)
     shares = {
         type(move).__name__: cheaper.rate(move).seconds(size) / model.rate(move).seconds(size)
         for move in (AllGather(("Y",), 1), AllReduce(("Y",)), ReduceScatter(("Y",), 1))
