@@ -28,6 +28,7 @@ from shardc.notation.summed import summed_early
 from shardc.notation.trips import with_trips
 from shardc.notation.unknown import listed, part
 from shardc.notation.unnamed import with_names
+from shardc.notation.whole import whole_on_the_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +321,7 @@ def _warnings(parsed: tree.Tree, program: Program, scope: Scope, options: Option
     yield from slips.unused_axes(parsed, scope.mesh, scope.used_axes)
     yield from unreturned(program)
     yield from slips.gathered_in_vain(program)
+    yield from whole_on_the_way(program)
     yield from summed_early(parsed, program)
     yield from slips.kept_between(program)
     yield from slips.kept_below(parsed, program)

@@ -29,7 +29,10 @@ def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
             if not found or meant.intersection(summed):
                 continue
             dim, reader = found[0]
-            kept = ", ".join(statement.dims if dim in statement.dims else ("…", *statement.dims))
+            beside = [
+                each for each in summed[: max(1, len(summed) - 1)] if each in reader.dims
+            ]  # the last is multiplied
+            kept = ", ".join(f"{each}_?" for each in dict.fromkeys((*beside, *statement.dims)))
             sums = summed[0] if len(summed) == 1 == len(dim) else "{" + ",".join(summed) + "}"
             yield (
                 f"the `·` of `{name}` sums {', '.join(summed)}, and `{reader.name}` has {dim} beside it; name "

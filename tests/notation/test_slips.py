@@ -292,10 +292,10 @@ def test_what_has_to_be_gathered_is_not(text):
 
 
 REPEATED = [  # what sums, whether the first dim of both, and what is repeated along it
-    ("a = x[B_X, D] * g[D]; y[B_X, D] = x + a", "`a` sums D, and `y` has D beside it", "`a[…, B]`"),
-    ("a = exp(d[B_X, D] * A[D, N]); y[B_X, D, N] = a ⊙ h[B_X, D, N]", "`a` sums D, and `y`", "`a[…, B, N]`"),
-    ("a = x[B_X, D] * g[D]; y[B_X, D] = where(x > relu(a), x, 0)", "`a` sums D, and `y`", "`a[…, B]`"),
-    ("y = x[B_X, D] + x * g[D]", "`y` sums D, and `y` has D beside it", "`y[B, D]`"),
+    ("a = x[B_X, D] * g[D]; y[B_X, D] = x + a", "`a` sums D, and `y` has D beside it", "`a[D_?, B_?]`"),
+    ("a = exp(d[B_X, D] * A[D, N]); y[B_X, D, N] = a ⊙ h[B_X, D, N]", "`a` sums D, and `y`", "`a[D_?, B_?, N_?]`"),
+    ("a = x[B_X, D] * g[D]; y[B_X, D] = where(x > relu(a), x, 0)", "`a` sums D, and `y`", "`a[D_?, B_?]`"),
+    ("y = x[B_X, D] + x * g[D]", "`y` sums D, and `y` has D beside it", "`y[D_?, B_?]`"),
 ]
 
 
@@ -339,7 +339,7 @@ MASKED = SCALED.replace("softmax_S(", "softmax_S(where(index_T >= index_S, ").re
 def test_a_batch_that_a_result_without_brackets_sums_is_named(scores):
     """The scores of all sequences and heads are added up, and no shape says so: to name E in |E| says nothing of it."""
     (warning,) = parse(scores.format("; "), mesh=Mesh.of({"X": 2})).warnings
-    assert "`p` sums B, H, E, and `y` has B beside it" in warning and "`p[…, T, S]`" in warning
+    assert "`p` sums B, H, E, and `y` has B beside it" in warning and "`p[B_?, H_?, T_?, S_?]`" in warning
     assert "`·_{B,H,E}`" in warning
 
 
@@ -465,3 +465,52 @@ def test_where_arrays_give_the_sizes_an_axis_mistyped_everywhere_is_no_dim(axis,
     assert parse(text, mesh=mesh, dims=sizes).dims == tuple(sizes)
     said = parse(f"dims I_{word}=8\n{text}", mesh=mesh, dims=sizes, exact=True)
     assert said.dims == tuple(sizes)
+
+
+# --- a result on the way that brackets ask for whole
+
+WHOLE = [
+    ("q[B, E] = x[B_X, D] · W[D, E]; y[B_X, E] = relu(q)", ["q[B, E]"], "B"),
+    ("q[B, E] = x[B_X, D] · W[D, E_Y]; y[B_X, E_Y] = relu(q)", ["q[B, E]"], "B, E"),
+    ("q[B, E] = x[B_X, D] · W[D, E]; s[B, E] = exp(q); y[B_X, E] = s + 1", ["q[B, E]", "s[B, E]"], "B"),
+    ("dims L=3; for L { q[B, D] = relu(x[B_X, D]); x[B_X, D] = x + exp(q) }", ["q[B, D]"], "B"),
+]
+
+
+def asked_whole(text):
+    program = parse(text, mesh=Mesh.of({"X": 2, "Y": 4}), dims=dict.fromkeys("BDE", 64))
+    return [warning for warning in program.warnings if "whole on every device" in warning]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("text", "asked", "sharded"), WHOLE)
+def test_what_is_asked_for_whole_on_the_way_is_named_and_its_remedy_moves_no_more(text, asked, sharded):
+    warnings = asked_whole(text)
+    assert [warning.split("`")[1] for warning in warnings] == asked
+    assert f" asks for {sharded} whole on every device; `" in warnings[0]
+    mended = text
+    for warning in warnings:
+        before, after = warning.split("`")[1::2]
+        mended = mended.replace(f"{before} =", f"{after} =")
+    assert not asked_whole(mended)
+    options = {"mesh": {"X": 2, "Y": 4}, "dims": dict.fromkeys("BDE", 64), "topology": "v5e:2x4"}
+    assert plan(mended, **options).cost.time_s <= plan(text, **options).cost.time_s
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q[B, E] = x[B, D] · W[D, E_Y] ; y[B] = sum_E(q[B, E])",  # a use asks for it so
+        "y[B, E] = x[B_X, D] · W[D, E]",  # an output
+        "q[B_X, E] = x[B_X, D] · W[D, E]; y[B_X, E] = relu(q)",
+        "q[B, E] = x[B_X, D] · W[D, E]; s[B, E] = exp(q); y[B, E] = relu(s)",  # whole to the end
+        "q[B_?, E] = x[B_X, D] · W[D, E]; y[B_X, E] = relu(q)",
+        "q = x[B_X, D] ·_D W[D, E]; y[B_X, E] = relu(q)",
+        "q[E] = x[B_X, D] ·_B W[B_X, E]; y[E] = relu(q)",  # what is sharded is summed
+        "W1[D, E] = W[D_X, E]; y[B_X, E] = x[B_X, D] · W1",  # moved, as it says
+        "W1[D, E] = AllGather_X(W[D_X, E]); y[B_X, E] = x[B_X, D] · W1",
+    ],
+)
+def test_what_is_whole_with_reason_is_not_named(text):
+    assert not asked_whole(text)
