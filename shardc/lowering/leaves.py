@@ -3,6 +3,7 @@ what is told of each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Product
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.plan import Apply
-from shardc.lowering.readers import Met, is_of_elements
+from shardc.lowering.readers import Met, is_of_elements, met
 from shardc.lowering.rounds import widens_as_it_reads
 from shardc.lowering.streams import Passes
 
@@ -32,6 +33,11 @@ class TextLoop:
     tiles: Leaf | None
     members: list[Met] = field(default_factory=list)
     at_hand: set[Met] = field(default_factory=set)
+
+    @property
+    def key(self) -> Met:
+        """Of what has the tiles; None of nothing."""
+        return None if self.tiles is None else self.tiles.key
 
 
 class Behind(NamedTuple):
@@ -56,6 +62,28 @@ class Told(NamedTuple):
     single: bool = False
 
 
+@dataclass(slots=True)
+class Going:
+    """The functions over dims that go through one array, in order. Of several that have a loop in common it is the
+    first's, and the others' are done in it:
+
+        r = logsumexp_J(A); s = logsumexp_I(A)      one loop for the largest of rows and columns, one for both sums
+        m = max_J(A); n = min_J(A)                  one loop; by itself each would be an instruction
+    """
+
+    calls: list[Call] = field(default_factory=list)
+
+    def is_first(self, call: Call, loop: Through) -> bool:
+        """Whether a function has such a loop, and none before it has."""
+        each = [other for other in self.calls if loop in FUNCTIONS[other.function].through]
+        return loop in FUNCTIONS[call.function].through and (not each or met(each[0]) == met(call))
+
+    @property
+    def have_one_largest(self) -> bool:
+        """Whether they look for no more than one: the largest and the smallest, or by other dims, are a loop."""
+        return len({(other.over, FUNCTIONS[other.function].reduces == "min") for other in self.calls}) < 2
+
+
 def is_in_loops(expr: Product | Call) -> bool:
     """A function of elements, or a sum: what may be part of a loop."""
     return is_of_elements(expr) or (isinstance(expr, Product) and len(expr.operands) == 1)
@@ -66,16 +94,5 @@ def is_widened(expr: Expr) -> bool:
     return isinstance(expr, Call) and widens_as_it_reads(Apply(expr.function))
 
 
-def loop_dims(expr: Product | Call) -> frozenset[str]:
-    """Those over which an operation is a loop: its own, and those that it sums."""
-    return frozenset(dim for each in (expr, *expr.operands) for dim in each.dims)
-
-
-def leaves_tiles(expr: Expr) -> bool:
-    """A product of two arrays that each have a dim of their own, and one that is summed; and a softmax."""
-    if isinstance(expr, Call):
-        return Through.RESULT in FUNCTIONS[expr.function].through
-    if not isinstance(expr, Product) or len(expr.operands) < 2:
-        return False
-    left, right = (set(operand.dims) for operand in expr.operands)
-    return bool(left - right and right - left)
+def types_of(leaves: Iterable[Leaf]) -> tuple[DType, ...]:
+    return tuple(leaf.dtype for leaf in leaves)

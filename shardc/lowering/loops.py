@@ -29,8 +29,8 @@ from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
-from shardc.lowering.leaves import Behind, Leaf, TextLoop, Told, is_in_loops, is_widened, leaves_tiles, loop_dims
-from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, met, reader_of
+from shardc.lowering.leaves import Behind, Going, Leaf, TextLoop, Told, is_in_loops, is_widened, types_of
+from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, leaves_tiles, loop_dims, met, reader_of
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
 from shardc.lowering.timed import keeps_shares
@@ -53,6 +53,7 @@ class Account:
     behind: dict[Met, Behind] = field(default_factory=dict)
     loops: list[TextLoop] = field(default_factory=list)
     told: dict[Met, Told] = field(default_factory=dict)
+    through: dict[Met, Going] = field(default_factory=dict)
     roots: dict[Met, Product | Call] = field(default_factory=dict)  # what is in a loop, or leaves tiles
 
     @classmethod
@@ -87,7 +88,7 @@ class Account:
             small = [leaf for leaf in leaves if leaf.dims != loop and leaf.dims == {*operand.dims}]
             tiles = [leaf for leaf in leaves if leaf.is_tiles and leaf.key not in told.charged]
             lies = self.type_of(operand) if any(told.passes) else None
-            found.append(Sources(operand.dtype, _types([*whole, *small]), _types(tiles), lies))
+            found.append(Sources(operand.dtype, types_of([*whole, *small]), types_of(tiles), lies))
             seen.update(leaf.key for leaf in (*whole, *tiles))
         left = () if told.written or told.in_place else self._read_to_lie(expr)
         streams = Streams(tuple(found), told.written, told.beside, told.passes, told.bare)
@@ -95,7 +96,7 @@ class Account:
 
     def _at_hand(self, operand: Expr) -> Sources:
         """Of what is computed with others, and lies nowhere."""
-        return Sources(operand.dtype, (), _types(leaf for leaf in self._leaves(operand) if leaf.is_tiles))
+        return Sources(operand.dtype, (), types_of(leaf for leaf in self._leaves(operand) if leaf.is_tiles))
 
     def _read_to_lie(self, expr: Product | Call) -> tuple[Sources, ...]:
         """What is read for each operand where a collective reads what else lies nowhere; of what is done with tiles at
@@ -107,7 +108,7 @@ class Account:
         found, seen = list[Sources](), set[Met]()
         for operand, some in zip(expr.operands, leaves, strict=True):
             read = [leaf for leaf in some if leaf.key not in seen and leaf.dims in (loop, {*operand.dims})]
-            found.append(Sources(operand.dtype, _types(read)))
+            found.append(Sources(operand.dtype, types_of(read)))
             seen.update(leaf.key for leaf in read)
         return tuple(found)
 
@@ -127,15 +128,28 @@ class Account:
         through, operand = FUNCTIONS[call.function].through, call.operands[0]
         leaves = self._leaves(operand)
         has_tiles = not is_sent and any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
-        with_tiles = has_tiles and self._meets_tiles(leaves, frozenset(operand.dims), self._behind(leaves))
-        lies = not has_tiles and self._is_leaf(self._narrow(operand))
-        multiplied = int(has_tiles and self._adds_up_by_product(call))
+        others = Going() if is_sent else self.through.get(self.readers.key(operand), Going())
+        largest = others.is_first(call, Through.LARGEST) and (is_sent or not self._is_with_tiles(operand))
+        lies = not has_tiles and self._is_leaf(self._narrow(operand)) and others.have_one_largest
+        multiplied = has_tiles and Through.SUM in through and self._adds_up_by_product(call)
+        summed = not multiplied and others.is_first(call, Through.SUM)
         return Passes(
-            int(Through.LARGEST in through and lies),
-            int(Through.LARGEST in through and not lies and not with_tiles) + int(Through.SUM in through) - multiplied,
+            int(largest and lies),
+            int(largest and not lies) + int(summed),
             int(Through.RESULT in through and (is_left or not self._is_for_products(call))),
-            multiplied,
+            int(multiplied),
         )
+
+    def _is_with_tiles(self, operand: Expr) -> bool:
+        """Whether the largest is found among a product's tiles, or what is computed of these and written, unless that
+        meets another array (`lowering.apart`)."""
+        leaves, dims = self._leaves(operand), frozenset(operand.dims)
+        behind = self._behind(leaves)
+        if self._meets_tiles(leaves, dims, behind):
+            return True
+        whole = {leaf.key for leaf in leaves if leaf.dims == dims}
+        every = (each for each in self._open_to(dims, whole, behind) if each.tiles is not None)
+        return any(not whole.isdisjoint(each.members) and not self._meets_others(each) for each in every)
 
     def _is_for_products(self, call: Call) -> bool:
         return self.readers.is_for_products(met(call), self.keeps_shares)
@@ -220,8 +234,9 @@ class Account:
             self._placed(expr, leaf, leaves.values(), behind)
             own, before = frozenset([leaf.key]), behind.near | behind.far
             self.behind[leaf.key] = Behind(own, before) if leaf.is_tiles else Behind(far=own | before)
-            if reader_of(expr) is Reader.THROUGH:
+            if isinstance(expr, Call) and reader_of(expr) is Reader.THROUGH:
                 self._gone_through(expr.operands[0])
+                self.through.setdefault(self.readers.key(expr.operands[0]), Going()).calls.append(expr)
             return (leaf,)
         whole = [one for one in leaves.values() if one.dims == leaf.dims]
         is_needed = self.readers.is_needed(leaf.key, grows=bool(leaves) and not whole)
@@ -284,7 +299,7 @@ class Account:
             for each in self.loops
             if each.at_hand & (near if each.dims == dims else whole)
             and len(each.dims) == len(dims)
-            and behind.far.isdisjoint({*each.members, _tiles(each)})
+            and behind.far.isdisjoint({*each.members, each.key})
         ]
         return sorted(found, key=lambda each: each.tiles is None)
 
@@ -297,7 +312,7 @@ class Account:
     def _charged(self, loop: TextLoop) -> Iterator[tuple[Met, Told]]:
         """Results are written by the first, and beside it by others; sums go through what is read, or are done with
         what else the loop does."""
-        at_hand = {*loop.members, _tiles(loop)}
+        at_hand = {*loop.members, loop.key}
         in_place = loop.tiles is not None and not self._is_read_elsewhere(loop)
         written, alone = loop.tiles is not None, loop.tiles is None and len(loop.members) == 1
         elements = [key for key in loop.members if is_of_elements(self.roots[key])]
@@ -329,11 +344,3 @@ class Account:
         """Whether what the tiles are of is read by more than is done with them."""
         assert loop.tiles is not None
         return not self.readers.all_end_in(loop.tiles.key, {*loop.members})
-
-
-def _tiles(loop: TextLoop) -> Met:
-    return None if loop.tiles is None else loop.tiles.key
-
-
-def _types(leaves: Iterable[Leaf]) -> tuple[DType, ...]:
-    return tuple(leaf.dtype for leaf in leaves)

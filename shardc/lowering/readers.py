@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
-from shardc.ir.functions import FUNCTIONS
+from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import For, Program, Statement, bound_by, read_by
 
 Met: TypeAlias = Hashable  # an expression, the same in whatever order its products are taken
@@ -146,6 +146,21 @@ def reader_of(expr: Expr) -> Reader:
     if isinstance(expr, Product):
         return Reader.SUM if len(expr.operands) == 1 else Reader.PRODUCT
     return Reader.THROUGH if isinstance(expr, Call) and FUNCTIONS[expr.function].through else Reader.WHOLE
+
+
+def loop_dims(expr: Product | Call) -> frozenset[str]:
+    """Those over which an operation is a loop: its own, and those that it sums."""
+    return frozenset(dim for each in (expr, *expr.operands) for dim in each.dims)
+
+
+def leaves_tiles(expr: Expr) -> bool:
+    """A product of two arrays that each have a dim of their own, and one that is summed; and a softmax."""
+    if isinstance(expr, Call):
+        return Through.RESULT in FUNCTIONS[expr.function].through
+    if not isinstance(expr, Product) or len(expr.operands) < 2:
+        return False
+    left, right = (set(operand.dims) for operand in expr.operands)
+    return bool(left - right and right - left)
 
 
 def met(expr: Expr) -> Met:
