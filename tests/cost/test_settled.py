@@ -185,3 +185,26 @@ def test_what_is_computed_as_it_is_read_is_gathered_before_it_is_computed():
 def test_what_a_collective_reads_takes_what_it_is_priced(text):
     plan = shardc.plan(text, **LARGE)
     assert plan.verify().replayed.step_s == pytest.approx(plan.cost.time_s, rel=0.05)  # without n written: 0.08
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
+def test_what_goes_through_an_array_is_not_shared_with_what_is_done_after(topology):
+    """A logarithm of sums is sliced before it is taken, and was priced an eighth of the loop for the sums."""
+    options = {"mesh": "X=8", "dims": "B=32768,C=16384", "topology": topology, "dtype": "bf16"}
+    whole = shardc.plan("t[C] = logsumexp_B(s[B_X, C])", **options)
+    sliced = shardc.plan("t[C_X] = logsumexp_B(s[B_X, C]); loss[] = mean_C(t)", **options)
+    (one,), (other,) = ([step.time_s for step in plan.steps if "W_pass" in step.formula] for plan in (whole, sliced))
+    assert one == other > 1e-4
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("topology", ["v5e:2x4", "v5p:2x2x2"])
+def test_a_logarithm_over_a_sharded_dim_of_what_a_collective_leaves_takes_what_it_takes_alone(topology):
+    options = {"mesh": "X=4,Y=2", "topology": topology, "dtype": "bf16", "idle": "keep", "overlap": "off"}
+    options["dims"] = {"B": 4096, "D": 4096, "F": 4096}
+    text = "s[B_X, F_Y] = x[B_X, D_Y] · W[D_Y, F]; p[B_X] = logsumexp_F(s)"
+    behind = shardc.plan(text, **options)
+    alone = shardc.plan("p[B_X] = logsumexp_F(s[B_X, F_Y])", **options)
+    (one,), (other,) = ([step.time_s for step in plan.steps if "W_pass" in step.formula] for plan in (behind, alone))
+    assert "ReduceScatter" in [step.op for step in behind.steps] and one == pytest.approx(other, rel=1e-9)

@@ -10,7 +10,7 @@ the step that leaves the result. The shift by M changes no result and no derivat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from shardc.ir.collectives import AllReduce, Move
@@ -82,7 +82,7 @@ class _Across:
             shift = self._finite(shift)
         off = self._apply("sub", (self.value, shift), self._dims, "exponents of at most 0")
         weights = self._apply("exp", (off,), self._dims, "each device's own")
-        total = self._sum(weights)
+        total = self._sum(weights, is_all=self.call.function == "logsumexp")
         if self.call.function == "softmax":
             return self._apply("div", (weights, total), self.call.dims, "shares of the sum", name=name)
         logarithm = self._apply("log", (total,), self._left, "its logarithm")
@@ -111,10 +111,11 @@ class _Across:
         )
         return self.steps.move(own, AllReduce(self.axes, kind), name, self._rule(f"the {word} of all"))
 
-    def _sum(self, weights: ValueNumber) -> ValueNumber:
+    def _sum(self, weights: ValueNumber, is_all: bool) -> ValueNumber:
         name = self.steps.inner(self.call)
         array = self._array(self._left, name, unreduced=True)
-        own = self.steps.append(Einsum(), (weights,), array, StepCost(), self._rule("each device's sum"))
+        cost = self._cost(True) if is_all else StepCost()
+        own = self.steps.append(Einsum(), (weights,), array, cost, self._rule("each device's sum"))
         return self.steps.move(own, AllReduce(self.axes), name, self._rule("the sum of all"))
 
     def _apply(
@@ -129,16 +130,13 @@ class _Across:
         array = self._array(dims, name or self.steps.inner(self.call))
         seen = tuple(self._dims if value == self.value else self.steps.values[value].dims for value in operands)
         op = Apply(function, (), numbers)
-        return self.steps.append(op, operands, array, self._cost(name is not None), self._rule(words), seen)
+        cost = self._cost(function == "div") if dims == self._dims else StepCost()
+        return self.steps.append(op, operands, array, cost, self._rule(words), seen)
 
     def _cost(self, is_all: bool) -> StepCost:
-        """Of a step that stands for all that each device does by itself, or of one that leaves elements on the way.
-
-        Of a logarithm, which stands behind AllReduces, it is not known whether its elements were tiles.
-        """
+        """Of the step that stands for all that each device does by itself: that which leaves shares, or the sum of a
+        logarithm, which may be shared before it is taken; or of one that leaves elements on the way."""
         found = self.steps.function_cost(self.call, self.value)
-        if self.call.function == "logsumexp":
-            found = replace(found, if_sent=None, in_tiles=())
         return found if is_all else StepCost(in_tiles=found.in_tiles)
 
     def _rule(self, words: str) -> Rule:
