@@ -72,10 +72,17 @@ def _chosen(schedule: Schedule, every: Sequence[_Choice], model: LinkModel, leas
     if not gathers_beside_products(model.target):
         return list(every)
 
+    known = dict[tuple[int, ...], float]()
+
+    def seconds(choices: Sequence[_Choice]) -> float:
+        key = tuple(map(id, choices))
+        if key not in known:
+            known[key] = time_of(_with(schedule, choices), model)
+        return known[key]
+
     def gains(choice: _Choice, others: list[_Choice]) -> bool:
         steps = choice.ordered.steps[choice.group.first : choice.group.last + 1]
-        saved = time_of(_with(schedule, others), model) - time_of(_with(schedule, [*others, choice]), model)
-        return saved > least * blocking_s(steps)
+        return seconds(others) - seconds([*others, choice]) > least * blocking_s(steps)
 
     up, down = list[_Choice](), list(every)
     for choice in every:
@@ -83,7 +90,7 @@ def _chosen(schedule: Schedule, every: Sequence[_Choice], model: LinkModel, leas
     for choice in reversed(every):
         others = [each for each in down if each is not choice]
         down = down if gains(choice, others) else others
-    return min(up, down, key=lambda choices: time_of(_with(schedule, choices), model))
+    return min(up, down, key=seconds)
 
 
 def _with(schedule: Schedule, choices: Sequence[_Choice]) -> Schedule:
