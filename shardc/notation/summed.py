@@ -29,9 +29,8 @@ def summed_early(parsed: tree.Tree, program: Program) -> Iterator[str]:
             if not found or meant.intersection(summed):
                 continue
             dim, reader = found[0]
-            beside = [
-                each for each in summed[: max(1, len(summed) - 1)] if each in reader.dims
-            ]  # the last is multiplied
+            batch = summed[: max(1, len(summed) - 1)]  # the last is multiplied
+            beside = [each for each in batch if each in reader.dims]
             kept = ", ".join(f"{each}_?" for each in dict.fromkeys((*beside, *statement.dims)))
             sums = summed[0] if len(summed) == 1 == len(dim) else "{" + ",".join(summed) + "}"
             yield (

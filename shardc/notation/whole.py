@@ -17,7 +17,7 @@ def whole_on_the_way(program: Program) -> Iterator[str]:
     every, found = [*every_statement(program)], dict[str, str]()
     lies = _as_they_may_lie(program, every)
     for each in reversed(every):
-        if each.name not in lies or not _is_whole(each):
+        if not _is_whole(each):
             continue
         sharded = [dim for dim in each.dims if any(dim in _may_be(use, lies) for use in uses(each.expr))]
         readers = [other for other in every if any(use.name == each.name for use in uses(other.expr))]
@@ -34,8 +34,8 @@ def whole_on_the_way(program: Program) -> Iterator[str]:
 
 
 def _as_they_may_lie(program: Program, every: Sequence[Statement]) -> dict[str, Pattern]:
-    """Of each array the sharding that the text asks for; of what is whole on the way, and nobody asks for, any.
-    An output of which nothing is said may be whole."""
+    """Of each array the sharding that the text asks for; of what is whole on the way, and nobody asks for, any. An
+    output of which nothing is said may be whole."""
     outputs = {program.results[place].name for place in program.outputs}
     asked = {use.name for each in every for use in uses(each.expr) if use.pattern is not None}
     found = {array.name: array.pattern for array in program.inputs}
