@@ -305,7 +305,7 @@ class Account:
 
     def _meets_others(self, loop: TextLoop) -> bool:
         """Whether a product's tiles meet another array in a loop, which then takes no sum (`lowering.apart`)."""
-        return loop.tiles is not None and any(self._new(key, (loop.tiles.key,)) for key in loop.members)
+        return loop.tiles is not None and any(self._new(key, {*loop.members, loop.key}) for key in loop.members)
 
     # --- what a loop takes
 
