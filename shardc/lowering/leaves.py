@@ -65,23 +65,31 @@ class Told(NamedTuple):
 @dataclass(slots=True)
 class Going:
     """The functions over dims that go through one array, in order. Of several that have a loop in common it is the
-    first's, and the others' are done in it:
+    first's, and the others' are done in it; what looks for a largest before is done where exponentials are added up:
 
         r = logsumexp_J(A); s = logsumexp_I(A)      one loop for the largest of rows and columns, one for both sums
         m = max_J(A); n = min_J(A)                  one loop; by itself each would be an instruction
+        r = logsumexp_J(A); n = min_J(A)            a loop for the largest and the smallest, one for the sum
+        n = min_J(A); r = logsumexp_J(A)            an instruction for the largest; a loop for the sum and the smallest
     """
 
     calls: list[Call] = field(default_factory=list)
 
     def is_first(self, call: Call, loop: Through) -> bool:
-        """Whether a function has such a loop, and none before it has."""
-        each = [other for other in self.calls if loop in FUNCTIONS[other.function].through]
+        """Whether a function has such a loop, and it is no other's."""
+        each = [other for other in self._looking if loop in FUNCTIONS[other.function].through]
         return loop in FUNCTIONS[call.function].through and (not each or met(each[0]) == met(call))
 
     @property
     def have_one_largest(self) -> bool:
         """Whether they look for no more than one: the largest and the smallest, or by other dims, are a loop."""
-        return len({(other.over, FUNCTIONS[other.function].reduces == "min") for other in self.calls}) < 2
+        return len({(other.over, FUNCTIONS[other.function].reduces == "min") for other in self._looking}) < 2
+
+    @property
+    def _looking(self) -> list[Call]:
+        """All from the first that adds up, if one does."""
+        adding = (at for at, call in enumerate(self.calls) if Through.SUM in FUNCTIONS[call.function].through)
+        return self.calls[next(adding, 0) :]
 
 
 def is_in_loops(expr: Product | Call) -> bool:

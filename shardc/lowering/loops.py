@@ -129,7 +129,7 @@ class Account:
         leaves = self._leaves(operand)
         has_tiles = not is_sent and any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
         others = Going() if is_sent else self.through.get(self.readers.key(operand), Going())
-        largest = others.is_first(call, Through.LARGEST) and (is_sent or not self._is_with_tiles(operand))
+        largest = others.is_first(call, Through.LARGEST) and (is_sent or not self._is_beside(call))
         lies = not has_tiles and self._is_leaf(self._narrow(operand)) and others.have_one_largest
         multiplied = has_tiles and Through.SUM in through and self._adds_up_by_product(call)
         summed = not multiplied and others.is_first(call, Through.SUM)
@@ -140,16 +140,20 @@ class Account:
             int(multiplied),
         )
 
-    def _is_with_tiles(self, operand: Expr) -> bool:
-        """Whether the largest is found among a product's tiles, or what is computed of these and written, unless that
-        meets another array (`lowering.apart`)."""
-        leaves, dims = self._leaves(operand), frozenset(operand.dims)
+    def _is_beside(self, call: Call) -> bool:
+        """Whether the largest is found in a loop that writes: with a product's tiles, or what is computed of them,
+        unless that meets another array (`lowering.apart`); or with what else is computed of what is read."""
+        leaves, dims = self._leaves(call.operands[0]), frozenset(call.operands[0].dims)
         behind = self._behind(leaves)
         if self._meets_tiles(leaves, dims, behind):
             return True
         whole = {leaf.key for leaf in leaves if leaf.dims == dims}
-        every = (each for each in self._open_to(dims, whole, behind) if each.tiles is not None)
-        return any(not whole.isdisjoint(each.members) and not self._meets_others(each) for each in every)
+        return any(self._takes(each, whole, met(call)) for each in self._open_to(dims, whole, behind))
+
+    def _takes(self, loop: TextLoop, whole: AbstractSet[Met], largest: Met) -> bool:
+        if loop.tiles is not None:
+            return not whole.isdisjoint(loop.members) and not self._meets_others(loop)
+        return any(is_of_elements(self.roots[key]) and largest not in self.behind[key].far for key in loop.members)
 
     def _is_for_products(self, call: Call) -> bool:
         return self.readers.is_for_products(met(call), self.keeps_shares)

@@ -41,7 +41,13 @@ TOGETHER = {  # in order, of each function: what another before it does, it does
     "R[I] = logsumexp_J(A[I, J]); P[I, J] = softmax_J(A)": [Passes(1, 1), Passes(0, 0, 1)],
     "M[I] = max_J(A[I, J]); N[I] = min_J(A)": [Passes(0, 1), Passes()],
     "M[I] = max_J(A[I, J]); N[I] = max_J(B[I, J])": [Passes(1), Passes(1)],  # of two arrays
-    "M[I] = max_J(A[I, J]); R[I] = logsumexp_J(A)": [Passes(1), Passes(0, 1)],
+    "M[I] = max_J(A[I, J]); R[I] = logsumexp_J(A)": [Passes(), Passes(1, 1)],
+    "M[I] = min_J(A[I, J]); R[I] = logsumexp_J(A)": [Passes(), Passes(1, 1)],  # the smallest with the sum
+    "R[I] = logsumexp_J(A[I, J]); M[I] = min_J(A)": [Passes(0, 2), Passes()],  # or with the largest
+    "M[I] = max_J(A[I, J]); C[I, J] = relu(A)": [Passes()],  # where C is computed
+    "M[I] = max_J(A[I, J]); C[I, J] = A - M": [Passes(1)],  # but not where C waits for it
+    "M[I] = max_J(A[I, J]); N = 2 ⊙ M; C[I, J] = relu(A) - N": [Passes(1)],
+    f"{SCORES}; T = relu(S); M[I] = max_J(T); N[I] = sum_J(T); U[J] = max_I(T)": [Passes(), Passes()],
     "M[I] = max_J(A[I, J]); B = A - M; R[I] = logsumexp_J(B)": [Passes(1), Passes(0, 2)],  # which waits for M
     f"{SCORES}; R[I] = logsumexp_J(S); T[J] = logsumexp_I(S)": [Passes(0, 0, 0, 1), Passes(0, 0, 0, 1)],  # two products
     f"{WIDE}; R[I] = logsumexp_J(S); T[J] = logsumexp_I(S)": [Passes(0, 1), Passes()],
