@@ -75,7 +75,7 @@ def _chosen(schedule: Schedule, every: Sequence[_Choice], model: LinkModel, leas
     known = dict[tuple[int, ...], float]()
 
     def seconds(choices: Sequence[_Choice]) -> float:
-        key = tuple(map(id, choices))
+        key = tuple(map(id, choices))  # `every` holds them; a hash would go through all steps
         if key not in known:
             known[key] = time_of(_with(schedule, choices), model)
         return known[key]
