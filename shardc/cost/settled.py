@@ -22,6 +22,7 @@ from shardc.cost.awaited import Awaited
 from shardc.cost.crowded import NOT, Crowded
 from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
+from shardc.cost.near import NONE, Near
 from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
@@ -73,6 +74,7 @@ def _in_block(
     sent, left = _sent(block.steps), _left(block.steps)
     summed = by_ones(block, model.target)
     crowded = NOT if loop is not None else Crowded.of(block, model)
+    near = NONE if loop is not None else Near.of(block, model)
 
     def again(step: Step) -> Step:
         if isinstance(step.op, Loop):
@@ -87,7 +89,7 @@ def _in_block(
             cost = _by_ones(step, summed[step.results[0]], block.values, model)
         elif not _adds_up(step, loop):
             cost = _told_apart(step, written, sent, left)
-        cost = rows.cost(step, around.cost(step, cost))
+        cost = near.cost(step, rows.cost(step, around.cost(step, cost)), block.values, model)
         for more in crowded.more(step, around, model):
             cost = one_after_another(cost, more)
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))

@@ -65,6 +65,28 @@ def product_waits_near(computing: float, leaves_less: bool, target: Target) -> f
     return min(1.05, moving + operations * computing)
 
 
+@seen(
+    "0.0.42.1",
+    "of `s = x · W; softmax_F(s) · V` on v5e:2x2 s of 4, 16 and 64 MiB of bf16 on a device lay on the chip: what left "
+    "it took 17, 58 and 214 µs of 23, 81 and 315, so with batches, and with D=64 to 512; behind it the sum "
+    "4, 8 and 28 of 8, 29 and 112 (`waits_near`), and the product that read it 6, 15 and 52 of 12, 36 and 134. Of 128 "
+    "MiB they took as long as from memory",
+)
+def leaves_near(target: Target) -> float:
+    """How much of the time to write it a product takes that leaves its result on the chip."""
+    return 0.7 if _has_near(target) else 1.0
+
+
+@seen(
+    "0.0.42.1",
+    "there 64 MiB on the chip were multiplied by a matrix of 64 and of 128 columns in 49 and 52 µs, and 16 MiB in 15: "
+    "no sooner than the unit takes them, if it computes no longer",
+)
+def reads_near(target: Target) -> float:
+    """How much of the time to read it a product takes at least of what lies on the chip."""
+    return 0.43 if _has_near(target) else 1.0
+
+
 _STAYS = 112 * 2**20
 
 

@@ -135,6 +135,8 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.holds_up_gathers, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (timed.stays_near, [((112 * MIB,), True), ((112 * MIB + 1,), False)]),
     (timed.waits_near, [((V5E,), 0.3), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
+    (timed.leaves_near, [((V5E,), 0.7), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
+    (timed.reads_near, [((V5E,), 0.43), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (
         timed.product_waits_near,
         [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],

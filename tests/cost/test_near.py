@@ -1,0 +1,67 @@
+"""What lies on the chip between its making and its last use, by hand and beside the compiler."""
+
+import pytest
+
+import shardc
+from shardc.machines import tpu
+
+SHARES = "s = x[B_X, D] · W[D, F]; o[B_X, E] = softmax_F(s) · V[F, E]"
+SIZES = {"B": 16384, "D": 128, "F": 2048, "E": 128}  # s of 16 MiB
+
+
+def planned(text=SHARES, topology="v5e:2x2", **sizes):
+    dims = {dim: size for dim, size in (SIZES | sizes).items() if dim in text}
+    mesh = f"X={8 if topology == 'v5p:2x2x2' else 4}"
+    return shardc.plan(text, topology=topology, mesh=mesh, dims=dims, dtype="bf16", overlap="off")
+
+
+def times(plan):
+    """Of each step the factor by which it takes less."""
+    return [step.formula.rpartition(")·")[2] for step in plan.steps if step.time_s]
+
+
+def seconds(plan):
+    return [step.time_s * 1e6 for step in plan.steps if step.time_s]
+
+
+def test_what_lies_on_the_chip_takes_less():
+    near, far = seconds(planned()), seconds(planned(B=16384 * 8))
+    assert [8 * own > 1.3 * other for own, other in zip(near, far, strict=True)] == [False] * 3
+
+
+@pytest.mark.instant
+def test_of_other_chips_and_outputs_nothing_is_known():
+    assert planned(topology="v5p:2x2x2").steps[0].formula.count("·0.") == 0
+    kept, left = planned(f"{SHARES}; return o, s"), planned()
+    assert kept.steps[0].time_s > 1.3 * left.steps[0].time_s
+
+
+@pytest.mark.instant
+def test_two_find_room_and_a_third_does_not():
+    """Three arrays of 48 MiB, which live until the last product has read them, of 112."""
+    text = "".join(f"{name} = x[B_X, D] · {name.upper()}[D, F]; " for name in "stu")
+    text += "o[B_X, E] = (s - max_F(t) - max_F(u) + t ⊙ max_F(s) + u) · V[F, E]"
+    plan = planned(text, B=4 * 12288)
+    made = [step.time_s for step in plan.steps if step.result[0] in "stu" and step.op == "Einsum"]
+    assert len(made) == 3 and sum(each > 1.2 * min(made) for each in made) == 1
+
+
+DRAWN = [
+    SHARES,
+    "s = x[B_X, D] · W[D, F]; z[B_X] = sum_F(s ⊙ s); o[B_X, E] = s ⊙ rsqrt(z) · V[F, E]",
+    "s = x[B_X, D] · W[D, F]; p = softmax_F(s); o[B_X, E] = p · V[F, E]; u[B_X, E] = p · U[F, E]",
+    "s = relu(x[B_X, D] · W[D, F]); o[B_X, E] = s ⊙ max_F(s) · V[F, E]",
+    "l = x[B_X, D] · A[D, E]; y[B_X, F] = x · W[D, F] + l · M[E, F]",
+]
+
+
+@pytest.mark.tpu
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not tpu.is_installed(), reason="no libtpu")
+@pytest.mark.parametrize("text", DRAWN)
+@pytest.mark.parametrize("rows", [8192, 16384, 65536])
+@pytest.mark.parametrize("width", [128, 512])
+def test_the_compiler_takes_so_long(text, rows, width):
+    """0.54 to 0.75 of what was priced."""
+    plan = planned(text, B=rows, D=width)
+    assert 0.85 <= plan.verify().replayed.step_s / plan.cost.time_s <= 1.15
