@@ -4,6 +4,10 @@
 
 s, of 16 MiB, finds room there (`cost.on_chip`): the first product writes it at a higher pace, the sum of exponentials
 and the second product do not wait for memory. What functions compute of elements takes as long as before.
+
+    h[B, F] = relu(x[B, D] · W[D, F]); y[B, E] = h · V[F, E]
+
+h lies nowhere, where one product is done within the other (`lowering.within`).
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ from shardc.cost.alone import Amount
 from shardc.cost.formulas import longer
 from shardc.cost.held_up import multiplies
 from shardc.cost.model import CostModel
-from shardc.cost.on_chip import Life, brought_early, on_chip
+from shardc.cost.on_chip import Life, brought_early, on_chip, shares_of
 from shardc.ir.dtypes import multiplied
 from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber
 from shardc.ir.sharding import Array
-from shardc.lowering.fusion import Reads, fused, readers_of, reads
+from shardc.lowering.fusion import Reads, fused, kinds_of, readers_of, reads
 from shardc.lowering.held import taken_by_brought
 from shardc.lowering.timed import leaves_near, reads_near, waits_near
 from shardc.lowering.tpu import on_chip as room_on_chip
+from shardc.lowering.within import done_within
+from shardc.lowering.work import MADE_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +37,45 @@ class Near:
     """The values of a block that lie on the chip, and what is read where a value lies nowhere."""
 
     values: Set[int]
+    nowhere: Set[int]  # what products leave to others that they are done within
+    brought: Set[int]  # an argument that comes there early, and shares of it; its first reader waits for it
+    first: int | None
     inside: Mapping[int, tuple[int, ...]]
     left: Mapping[int, int]  # of what a product makes, where it is left
+    elements: Mapping[int, tuple[int, ...]]  # what functions of elements read, whose results products alone read
 
     @classmethod
     def of(cls, block: Block, model: CostModel) -> Near:
         """Of a program: what products leave, and local steps alone read."""
-        room = room_on_chip(model.target)
-        if not room or leaves_near(model.target) == 1.0:
-            return NONE
-        steps, inside = block.steps, _inside(block)
+        steps, inside, room = block.steps, _inside(block), room_on_chip(model.target)
+        left = _left(block, inside)
+        nowhere = done_within(block, left, model.mesh, model.target)
+        found = cls(frozenset(), nowhere, frozenset(), None, inside, left, _for_products(block))
+        if leaves_near(model.target) == 1.0:
+            return found
         sizes = [array.local_bytes(model.mesh) for array in block.values]
-        found = cls(frozenset(), inside, _left(block, inside))
         made = {found.left.get(step.result, step.result) for step in steps if multiplies(step, block.values)}
         lives = {
             value: Life(sizes[value], *span)
             for value, span in _spans(block, found).items()
-            if value in made and value not in block.outputs and _is_read_here(value, steps)
+            if value in made - found.nowhere and value not in block.outputs and _is_read_here(value, steps)
         }
         early = brought_early(block, sizes, room)
         first = {} if early is None else {early: Life(taken_by_brought(sizes[early]), 0, len(steps))}
-        return replace(found, values=on_chip(lives | first, room, first.keys()) - first.keys())
+        values = on_chip(lives | first, room, first.keys()) - first.keys()
+        return replace(found._with(early, block), values=values)
+
+    def _with(self, early: int | None, block: Block) -> Near:
+        """With an argument that is brought early."""
+        shares = shares_of(block.steps)
+        brought = frozenset[int]() if early is None else {early, *(each for each, of in shares.items() if of == early)}
+        readers = (step for step in block.steps if multiplies(step, block.values))
+        first = next((step.result for step in readers if not brought.isdisjoint(step.operands)), None)
+        return replace(self, brought=brought, first=first)
 
     def cost(self, step: Step, cost: StepCost, values: Sequence[Array], model: CostModel) -> StepCost:
         """Of a step that costs so much where all lies in memory."""
-        if not self.values or isinstance(step.op, Loop) or not cost.time_s:
+        if not (self.values or self.nowhere or self.brought) or isinstance(step.op, Loop) or not cost.time_s:
             return cost
         if multiplies(step, values):
             return self._multiplied(step, cost, values, model)
@@ -69,24 +89,27 @@ class Near:
         return cost
 
     def _multiplied(self, step: Step, cost: StepCost, values: Sequence[Array], model: CostModel) -> StepCost:
-        read = [*self._read(step, values)]
-        left = values[self.left.get(step.result, step.result)]
-        near, far = (
-            sum(values[value].local_bytes(model.mesh) for value in read if (value in self.values) == is_near)
-            for is_near in (True, False)
-        )
-        is_left = self.left.get(step.result, step.result) in self.values
-        if not near and not is_left:
+        left, read = self.left.get(step.result, step.result), [*self._read(step, values)]
+        there = self.values | self.nowhere | (frozenset[int]() if step.result == self.first else self.brought)
+        if left not in there and there.isdisjoint(read):
             return cost
-        size = left.local_bytes(model.mesh)
-        kind = multiplied(values[value].dtype for value in step.operands)
-        amount = Amount(cost.flops, near + far, size, kind, leaves=left.dtype)
-        less = amount._replace(read=far, written=int(size * leaves_near(model.target)) if is_left else size)
-        alone = model.alone
+        sizes = {value: values[value].local_bytes(model.mesh) for value in (left, *read)}
+        near, far = (sum(sizes[value] for value in read if (value in there) == is_near) for is_near in (True, False))
+        alone, kind = model.alone, multiplied(values[value].dtype for value in step.operands)
+        amount = Amount(cost.flops, self._priced(step, values, model), sizes[left], kind, leaves=values[left].dtype)
+        less = amount._replace(read=far, written=int(sizes[left] * self._written(left, model)))
         after = max(alone.product_s(less), alone.moving_s(near, 0, kind) * reads_near(model.target))
         start = alone.product_start_s
-        times = (start + (cost.time_s - start) * after / alone.product_s(amount)) / cost.time_s
-        return _times(cost, times) if times < 1 else cost
+        if left in self.nowhere:
+            after += alone.moving_s(0, sizes[left], values[left].dtype) * MADE_WITHIN
+        left_s = start + (cost.time_s - start) * after / alone.product_s(amount)
+        return _times(cost, left_s / cost.time_s) if left_s < cost.time_s else cost
+
+    def _written(self, value: int, model: CostModel) -> float:
+        """How much of the time that it takes to write a value to memory."""
+        if value in self.nowhere:
+            return 0.0
+        return leaves_near(model.target) if value in self.values else 1.0
 
     def _read(self, step: Step, values: Sequence[Array]) -> Iterator[int]:
         """What a product reads, as large as its operands."""
@@ -94,6 +117,21 @@ class Near:
             for value in self.lying(operand):
                 if set(values[value].dims) == set(values[operand].dims):
                     yield value
+
+    def _priced(self, step: Step, values: Sequence[Array], model: CostModel) -> int:
+        """The bytes that it reads by its text, which has functions computed as they are read."""
+        return sum(
+            values[value].local_bytes(model.mesh)
+            for operand in step.operands
+            for value in dict.fromkeys(self._computed_of(operand))
+            if {*values[value].dims} == {*values[operand].dims}
+        )
+
+    def _computed_of(self, value: int) -> Iterator[int]:
+        for below in self.elements.get(value, ()):
+            yield from self._computed_of(below)
+        if value not in self.elements:
+            yield from self.lying(value) if value not in self.left else [value]
 
     def lying(self, value: int) -> Iterator[int]:
         """What is read for a value."""
@@ -104,7 +142,7 @@ class Near:
             yield from self.lying(below)
 
 
-NONE = Near(frozenset(), {}, {})
+NONE = Near(frozenset(), frozenset(), frozenset(), None, {}, {}, {})
 
 
 def _inside(block: Block) -> dict[int, tuple[int, ...]]:
@@ -125,6 +163,18 @@ def _left(block: Block, inside: Mapping[int, tuple[int, ...]]) -> dict[int, int]
             if value in inside and value in readers:
                 by = readers[value][0].results[0]
                 found[value] = found.get(by, by)
+    return found
+
+
+def _for_products(block: Block) -> dict[int, tuple[int, ...]]:
+    """What functions of elements read, that are computed for products alone."""
+    kinds, readers, found = kinds_of(block, block.steps), readers_of(block.steps), dict[int, tuple[int, ...]]()
+    for step in reversed(block.steps):
+        if kinds.get(step.results[0]) is not Reads.ELEMENTS or step.result in block.outputs:
+            continue
+        by = readers.get(step.result, [])
+        if all(each.results[0] in found or multiplies(each, block.values) for each in by):
+            found[step.result] = step.operands
     return found
 
 

@@ -8,6 +8,8 @@ from shardc.lowering.observed import seen
 from shardc.lowering.target import Target
 
 READ_AGAIN = 6  # bytes: what products read for an element of what they compute again, at most
+_MATRIX = 2 * 2**20
+MADE_WITHIN = 1 / 8  # of the time to write it, what a product leaves to one that it is done within
 SPREAD = 3  # of an array that is spread along a dim, in additions
 _ADDITIONS = {"div": 8, "sigmoid": 11, "silu": 12, "gelu": 9}
 _MORE_IN_F32 = {"div": 4, "sigmoid": 4, "silu": 4}
@@ -24,6 +26,20 @@ def computes_again(target: Target) -> tuple[int, ...]:
     """How much work products do again, each for itself, of what they alone read, rather than have it kept; or one of
     several, where that is not known."""
     return (12,) if target.generation == "v5p" else (12, 0)
+
+
+@seen(
+    "0.0.42.1",
+    "`h = relu(x · W); h · V` was one loop, h nowhere: of 2048 and 16384 × 64, 128 and 256 numbers, F=4096, E=256, 46 "
+    "to 425 µs on v5e where 81 to 898 were priced, on v5p 87 for 168. So of all 60 with W and V of 2 MiB and less but "
+    "three, of 64 to 4096 rows too; of larger ones some, which took as long as both, the rest not (E=1024 and F=4096; "
+    "D=2048 and F=2048). Of batches, as of [16, 1024, 64] and [16, 4096, 64], it goes by one of them; so with "
+    "functions of f32, and where another product is multiplied in; of three products two; not where h is read "
+    "twice, as of its softmax",
+)
+def is_done_within(size: int, target: Target) -> bool:
+    """Whether a product is done within the one that reads it, the larger of whose other operands has so many bytes."""
+    return target.generation in ("v5e", "v5p") and target.names_slice and size <= _MATRIX
 
 
 @seen(

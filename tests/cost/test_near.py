@@ -46,12 +46,21 @@ def test_two_find_room_and_a_third_does_not():
     assert len(made) == 3 and sum(each > 1.2 * min(made) for each in made) == 1
 
 
+@pytest.mark.instant
+def test_what_is_brought_early_is_read_there_by_all_but_the_first():
+    text = "q[B_X, E] = x[B_X, D] · W[D, E]; k[B_X, E] = x · V[D, E]; v[B_X, E] = x · U[D, E]"
+    first, *others = planned(text, B=65536, D=1024).steps
+    assert all(each.time_s < 0.6 * first.time_s for each in others) and len(others) == 2
+
+
 DRAWN = [
     SHARES,
     "s = x[B_X, D] · W[D, F]; z[B_X] = sum_F(s ⊙ s); o[B_X, E] = s ⊙ rsqrt(z) · V[F, E]",
     "s = x[B_X, D] · W[D, F]; p = softmax_F(s); o[B_X, E] = p · V[F, E]; u[B_X, E] = p · U[F, E]",
     "s = relu(x[B_X, D] · W[D, F]); o[B_X, E] = s ⊙ max_F(s) · V[F, E]",
     "l = x[B_X, D] · A[D, E]; y[B_X, F] = x · W[D, F] + l · M[E, F]",
+    "h = relu(x[B_X, D] · W[D, F]); o[B_X, E] = h · V[F, E]",
+    "g = x[B_X, D] · W[D, F]; u = x · U[D, F]; o[B_X, E] = (silu(g) ⊙ u) · V[F, E]",
 ]
 
 

@@ -136,7 +136,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.stays_near, [((112 * MIB,), True), ((112 * MIB + 1,), False)]),
     (timed.waits_near, [((V5E,), 0.3), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (timed.leaves_near, [((V5E,), 0.7), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
-    (timed.reads_near, [((V5E,), 0.43), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
+    (timed.reads_near, [((V5E,), 0.43), ((V5P,), 0.43), ((UNNAMED,), 1.0)]),
     (
         timed.product_waits_near,
         [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],
@@ -231,6 +231,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.fills_before, [((True, V5E), True), ((False, V5E), False), ((True, UNNAMED), False)]),
     (work.computes_again, [((V5P,), (12,)), ((V5E,), (12, 0))]),
+    (work.is_done_within, [
+        ((2 * MIB, V5E), True), ((2 * MIB + 1, V5E), False), ((2 * MIB, V5P), True), ((1, UNNAMED), False),
+        ((1, target("v6e:2x2", X=4)), False),
+    ]),
     (work.work_of, [
         ((Apply("div"), BF16), 8), ((Apply("div"), F32), 12), ((Apply("silu"), BF16), 12), ((Apply("exp"), F32), 1),
         ((Einsum(), F32), 1),
