@@ -12,7 +12,7 @@ h lies nowhere, where one product is done within the other (`lowering.within`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,6 +25,7 @@ from shardc.ir.dtypes import multiplied
 from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.fusion import Reads, fused, kinds_of, readers_of, reads
+from shardc.lowering.held import lies_in_memory_in_trips as too_large
 from shardc.lowering.held import taken_by_brought
 from shardc.lowering.timed import leaves_near, reads_near, waits_near
 from shardc.lowering.tpu import on_chip as room_on_chip
@@ -47,23 +48,44 @@ class Near:
     @classmethod
     def of(cls, block: Block, model: CostModel) -> Near:
         """Of a program: what products leave, and local steps alone read."""
-        steps, inside, room = block.steps, _inside(block), room_on_chip(model.target)
-        left = _left(block, inside)
-        nowhere = done_within(block, left, model.mesh, model.target)
-        found = cls(frozenset(), nowhere, frozenset(), None, inside, left, _for_products(block))
+        found = cls._nowhere(block, model)
+        if leaves_near(model.target) == 1.0:
+            return found
+        sizes, room = [array.local_bytes(model.mesh) for array in block.values], room_on_chip(model.target)
+        early = brought_early(block, sizes, room)
+        first = {} if early is None else {early: Life(taken_by_brought(sizes[early]), 0, len(block.steps))}
+        values = on_chip(found._lives(block, sizes) | first, room, first.keys()) - first.keys()
+        return replace(found._with(early, block), values=values)
+
+    @classmethod
+    def in_trip(cls, loop: Loop, made: Collection[bool], model: CostModel) -> Near:
+        """Of a trip of a loop, of whose fixed values some are `made` before, and no arguments."""
+        block, found = loop.body, cls._nowhere(loop.body, model)
         if leaves_near(model.target) == 1.0:
             return found
         sizes = [array.local_bytes(model.mesh) for array in block.values]
-        made = {found.left.get(step.result, step.result) for step in steps if multiplies(step, block.values)}
-        lives = {
+        lives = {value: life for value, life in found._lives(block, sizes).items() if not too_large(life.size)}
+        fixed = (value for value, is_made in zip(block.inputs, made, strict=False) if is_made)
+        there = {value: Life(sizes[value], 0, len(block.steps)) for value in fixed}
+        return replace(found, values=on_chip(lives | there, room_on_chip(model.target), there.keys()))
+
+    @classmethod
+    def _nowhere(cls, block: Block, model: CostModel) -> Near:
+        """With what lies nowhere alone."""
+        inside = _inside(block)
+        left = _left(block, inside)
+        nowhere = done_within(block, left, model.mesh, model.target)
+        return cls(frozenset(), nowhere, frozenset(), None, inside, left, _for_products(block))
+
+    def _lives(self, block: Block, sizes: Sequence[int]) -> dict[int, Life]:
+        """Of what products leave and local steps alone read."""
+        steps = block.steps
+        made = {self.left.get(step.result, step.result) for step in steps if multiplies(step, block.values)}
+        return {
             value: Life(sizes[value], *span)
-            for value, span in _spans(block, found).items()
-            if value in made - found.nowhere and value not in block.outputs and _is_read_here(value, steps)
+            for value, span in _spans(block, self).items()
+            if value in made - self.nowhere and value not in block.outputs and _is_read_here(value, steps)
         }
-        early = brought_early(block, sizes, room)
-        first = {} if early is None else {early: Life(taken_by_brought(sizes[early]), 0, len(steps))}
-        values = on_chip(lives | first, room, first.keys()) - first.keys()
-        return replace(found._with(early, block), values=values)
 
     def _with(self, early: int | None, block: Block) -> Near:
         """With an argument that is brought early."""
@@ -142,9 +164,6 @@ class Near:
             yield from self.lying(below)
 
 
-NONE = Near(frozenset(), frozenset(), frozenset(), None, {}, {}, {})
-
-
 def _inside(block: Block) -> dict[int, tuple[int, ...]]:
     """What is read where a value lies nowhere; shares that products alone read, each computes."""
     readers, found = readers_of(block.steps), dict(fused(block, block.steps).inside)
@@ -170,7 +189,8 @@ def _for_products(block: Block) -> dict[int, tuple[int, ...]]:
     """What functions of elements read, that are computed for products alone."""
     kinds, readers, found = kinds_of(block, block.steps), readers_of(block.steps), dict[int, tuple[int, ...]]()
     for step in reversed(block.steps):
-        if kinds.get(step.results[0]) is not Reads.ELEMENTS or step.result in block.outputs:
+        is_whole = kinds.get(step.results[0]) is Reads.ELEMENTS and not step.op.facts.is_move
+        if not is_whole or step.result in block.outputs:
             continue
         by = readers.get(step.result, [])
         if all(each.results[0] in found or multiplies(each, block.values) for each in by):

@@ -22,7 +22,7 @@ from shardc.cost.awaited import Awaited
 from shardc.cost.crowded import NOT, Crowded
 from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
-from shardc.cost.near import NONE, Near
+from shardc.cost.near import Near
 from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
@@ -66,22 +66,25 @@ def _in_block(
     model: CostModel,
     dims: Collection[str],
     loop: Loop | None = None,
+    made: Collection[bool] = (),
 ) -> Block:
-    """`ends` are the outputs that are rounded where they are read; `loop` is that of which this is the body."""
+    """`ends` are the outputs that are rounded where they are read; `loop` is that of which this is the body,
+    of whose fixed values some are `made` before it."""
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
     sent, left = _sent(block.steps), _left(block.steps)
     summed = by_ones(block, model.target)
     crowded = NOT if loop is not None else Crowded.of(block, model)
-    near = NONE if loop is not None else Near.of(block, model)
+    near = Near.of(block, model) if loop is None else Near.in_trip(loop, made, model)
 
     def again(step: Step) -> Step:
         if isinstance(step.op, Loop):
             if step.op.is_of_chunks:  # its steps are parts of what was priced so
                 return step
             inside = rounded_ends(step, step.op, found)
-            body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims, step.op)
+            before = [value not in block.inputs for value in step.operands[: step.op.fixed]]
+            body = _in_block(step.op.body, Rows.of(step.op, model), inside, model, dims, step.op, before)
             priced = replace(step.op, body=body)
             return replace(step, op=priced, cost=loop_cost(priced))
         written = cost = _written(step)
