@@ -137,9 +137,9 @@ def test_scores_that_are_summed_over_devices_are_no_tiles():
 def test_it_takes_as_long_as_scores_are_read():
     text = f"{SCORES}; p = softmax_S(s); {READ}"
     plan = planned(text)
-    (step,) = [step for step in plan.steps if "W_write" not in step.formula]
+    (step,) = [step for step in plan.steps if "W_write" not in step.formula]  # of scores on the chip
     one, two = (planned(text, {"S": size}) for size in (255, 256))
-    assert step.formula == "2·B·T·H·S/X/Y / W_read + T_function" and two.cost.time_s < one.cost.time_s
+    assert step.formula.startswith("(2·B·T·H·S/X/Y / W_read + T_function)·0.3") and two.cost.time_s < one.cost.time_s
 
 
 @pytest.mark.parametrize("text", [text for text, is_so in TEXTS.items() if is_so])
