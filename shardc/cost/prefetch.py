@@ -19,7 +19,7 @@ A gather of what a product left, to an output alone, is a collective as others a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
@@ -28,11 +28,12 @@ from shardc.cost.held_up import held_up, multiplies
 from shardc.cost.model import CostModel
 from shardc.cost.together import group_s, time_together
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
+from shardc.ir.plan import Loop, Schedule, Step, Together, ValueNumber
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import gathers_beside_products, hides_permutes
 
 Held: TypeAlias = Mapping[ValueNumber, Set[ValueNumber]]
+GroupTime: TypeAlias = Callable[[Schedule, Together, CostModel], float]  # seconds of a group
 
 
 class _Kind(Enum):
@@ -64,9 +65,9 @@ class Taken(NamedTuple):
         return self.start_s + self.work.seconds
 
 
-def time_of(schedule: Schedule, model: CostModel) -> float:
+def time_of(schedule: Schedule, model: CostModel, grouped_s: GroupTime = group_s) -> float:
     """Seconds of all steps: those of a group as one, what is sent early beside products."""
-    return max((each.end_s for each in in_order(schedule, model)), default=0.0)
+    return max((each.end_s for each in in_order(schedule, model, grouped_s)), default=0.0)
 
 
 def prefetched_s(schedule: Schedule, model: CostModel) -> float:
@@ -81,10 +82,10 @@ def time_of_steps(steps: Sequence[Step], values: Sequence[Array], model: CostMod
     return max((each.end_s for each in taken), default=0.0)
 
 
-def in_order(schedule: Schedule, model: CostModel) -> tuple[Taken, ...]:
+def in_order(schedule: Schedule, model: CostModel, grouped_s: GroupTime = group_s) -> tuple[Taken, ...]:
     """The works of a block, as the compiler takes them; where it begins none early, as they stand."""
     held = held_up(schedule)
-    works = list(_works(schedule, {value for ends in held.values() for value in ends}, model))
+    works = list(_works(schedule, {value for ends in held.values() for value in ends}, model, grouped_s))
     if gathers_beside_products(model.target):
         return tuple(_taken(schedule.steps, works, held))
     if any(work.kind is _Kind.PERMUTE for work in works):
@@ -92,13 +93,13 @@ def in_order(schedule: Schedule, model: CostModel) -> tuple[Taken, ...]:
     return tuple(_one_by_one(works))
 
 
-def _works(schedule: Schedule, alone: set[ValueNumber], model: CostModel) -> Iterator[Work]:
+def _works(schedule: Schedule, alone: set[ValueNumber], model: CostModel, grouped_s: GroupTime) -> Iterator[Work]:
     """What the steps are; those that leave what other gathers wait for are sent `alone`."""
     sent, groups = _sent_early(schedule, model), {group.first: group for group in schedule.together}
     grouped = {place for group in schedule.together for place in group.places}
     for place, step in enumerate(schedule.steps):
         if (group := groups.get(place)) is not None:
-            yield Work(group.places, _Kind.MOVE, group_s(schedule, group, model))
+            yield Work(group.places, _Kind.MOVE, grouped_s(schedule, group, model))
         elif place not in grouped:
             kind = _Kind.PERMUTE if place in sent else _kind(step, schedule.values)
             kind = kind if alone.isdisjoint(step.results) else _Kind.MOVE

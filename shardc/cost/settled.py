@@ -114,10 +114,12 @@ def _is_moved(step: Step) -> bool:
     return not isinstance(step.op, Loop) and (step.op.facts.is_move or isinstance(step.op, Reshape))
 
 
-def told_apart(steps: Sequence[Step]) -> list[StepCost]:
-    """The costs of steps that stand in no loop, by what collectives among them tell apart alone."""
-    sent, left = _sent(steps), _left(steps)
-    return [_told_apart(step, step.cost, sent, left) for step in steps]
+def told_apart(steps: Sequence[Step], first: int) -> list[StepCost]:
+    """The costs of steps in no loop, from the first of these on, by what collectives among them tell apart alone."""
+    new = steps[first:]
+    sent = _sent(steps) if any(step.cost.if_sent is not None for step in new) else frozenset[ValueNumber]()
+    left = _left(new)
+    return [_told_apart(step, step.cost, sent, left) for step in new]
 
 
 def _told_apart(step: Step, cost: StepCost, sent: Collection[ValueNumber], left: set[ValueNumber]) -> StepCost:

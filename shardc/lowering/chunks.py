@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
-from shardc.lowering.repeats import repeats
+from shardc.lowering.repeats import any_repeats
 from shardc.lowering.target import Target
 from shardc.lowering.timed import cuts_whole_tiles
 
@@ -34,8 +34,7 @@ class Chunks:
 def chunks_of(schedule: Schedule, group: Together) -> Chunks | None:
     """How a group is done in chunks; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
-    twice = repeats(schedule.block)
-    if len(steps) != 2 or any(place in twice for place in group.places):
+    if len(steps) != 2 or any_repeats(schedule.block, group.places):
         return None
     one, other = steps
     product, gather = (one, other) if isinstance(one.op, Einsum) else (other, one)

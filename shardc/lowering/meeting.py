@@ -27,7 +27,7 @@ from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along
 from shardc.lowering.pairs import Pairs
-from shardc.lowering.repeats import repeats
+from shardc.lowering.repeats import any_repeats
 from shardc.lowering.rings import MOST
 
 Source = Callable[[int, int, int], tuple[int, int]]  # of the device at x, q and r, where its first block is
@@ -96,8 +96,7 @@ def _back(count: int, by: int) -> Pairs:
 def meeting_of(schedule: Schedule, group: Together) -> Meeting | None:
     """How a group is done as two rings; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
-    twice = repeats(schedule.block)
-    if len(steps) != 3 or any(place in twice for place in group.places):
+    if len(steps) != 3 or any_repeats(schedule.block, group.places):
         return None
     *gathers, product = steps
     if not isinstance(product.op, Einsum) or not all(_is_simple(gather) for gather in gathers):

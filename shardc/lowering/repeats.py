@@ -19,10 +19,10 @@ for equal calls the last time, so that simulated devices do them once; what is l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from shardc.ir.plan import Apply, Block, Loop, Op
+from shardc.ir.plan import Apply, Block, Loop, Op, Step, ValueNumber, last_uses
 from shardc.ir.sharding import Sharding
 
 _Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[tuple[tuple[str, ...], Sharding], ...]]
@@ -35,18 +35,44 @@ def repeats(block: Block) -> dict[int, tuple[int, ...]]:
     """
     found: dict[int, tuple[int, ...]] = {}
     done: dict[_Done, int] = {}
+    last = last_uses(block)
     for place, step in enumerate(block.steps):
-        if isinstance(step.op, Loop) or not step.operands:  # positions come of nothing, and move nothing
+        if not _may_be_done_again(step):
             continue
         if is_again(step.op):
-            found[place] = tuple(_made_last(block, place))
+            found[place] = tuple(_made_last(block, place, last))
             continue
-        made = tuple((block.values[number].dims, block.values[number].sharding) for number in step.results)
-        key = (step.op, step.operands, made)  # of two sums of one array, each may be over another dim
+        key = _done(block, step)
         if key in done:
-            found[place] = tuple(_after(block, done[key], place))
+            found[place] = tuple(_after(block, done[key], place, last))
         done[key] = place
     return found
+
+
+def any_repeats(block: Block, places: Iterable[int]) -> bool:
+    """Whether a step at one of these places does once more what an earlier one did."""
+    return any(_is_repeat(block, place) for place in places)
+
+
+def _is_repeat(block: Block, place: int) -> bool:
+    step = block.steps[place]
+    if not _may_be_done_again(step):
+        return False
+    if is_again(step.op):
+        return True
+    alike = (other for other in block.steps[:place] if other.operands == step.operands)
+    return any(_may_be_done_again(other) and _done(block, other) == _done(block, step) for other in alike)
+
+
+def _may_be_done_again(step: Step) -> bool:
+    """Positions come of nothing, and move nothing."""
+    return not isinstance(step.op, Loop) and bool(step.operands)
+
+
+def _done(block: Block, step: Step) -> _Done:
+    """What a step does: of two sums of one array, each may be over another dim."""
+    made = tuple((block.values[number].dims, block.values[number].sharding) for number in step.results)
+    return step.op, step.operands, made
 
 
 def is_again(op: Op) -> bool:
@@ -54,21 +80,15 @@ def is_again(op: Op) -> bool:
     return isinstance(op, Apply) and op.function == "again"
 
 
-def _made_last(block: Block, place: int) -> Iterator[int]:
+def _made_last(block: Block, place: int, last: Mapping[ValueNumber, int]) -> Iterator[int]:
     """The values made before a step, and held when it is done, the last first."""
-    held = _held(block, place)
     for step in reversed(block.steps[:place]):
-        yield from (value for value in step.results if value in held and value not in block.outputs)
+        yield from (value for value in step.results if place <= last.get(value, -1) < len(block.steps))
 
 
-def _after(block: Block, first: int, again: int) -> Iterator[int]:
+def _after(block: Block, first: int, again: int, last: Mapping[ValueNumber, int]) -> Iterator[int]:
     """The values made when the first result has been used, and still held when the step is done again."""
-    result, held = block.steps[first].result, _held(block, again)
+    result = block.steps[first].result
     users = [place for place in range(first + 1, again) if result in block.steps[place].operands]
     for place in range(users[-1], again) if users else ():
-        yield from (value for value in block.steps[place].results if value in held)
-
-
-def _held(block: Block, place: int) -> frozenset[int]:
-    """What this step reads, or one after it, and the outputs."""
-    return frozenset(block.outputs).union(*(step.operands for step in block.steps[place:]))
+        yield from (value for value in block.steps[place].results if last.get(value, -1) >= again)

@@ -28,7 +28,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along
-from shardc.lowering.repeats import repeats
+from shardc.lowering.repeats import any_repeats
 from shardc.lowering.target import Target
 from shardc.lowering.timed import waits_for_gather
 
@@ -89,8 +89,7 @@ def _there_and_back(rows: Sequence[Sequence[int]]) -> list[int]:
 def ring_of(schedule: Schedule, group: Together) -> Ring | None:
     """How a group is done as a ring; None where it cannot be."""
     steps = schedule.steps[group.first : group.last + 1]
-    twice = repeats(schedule.block)
-    if len(steps) != 2 or any(place in twice for place in group.places):
+    if len(steps) != 2 or any_repeats(schedule.block, group.places):
         return None
     one, other = steps
     found = None

@@ -17,7 +17,7 @@ from shardc.ir.plan import How, Together
 from shardc.lowering.chunks import chunks_of
 from shardc.lowering.lower import lower
 from shardc.lowering.meeting import meeting_of
-from shardc.lowering.repeats import repeats
+from shardc.lowering.repeats import any_repeats, repeats
 from shardc.lowering.rings import ring_of
 from shardc.simulate import reference, sample_inputs
 from shardc.testing import Case, programs
@@ -200,6 +200,7 @@ def test_a_repeat_may_wait_for_what_is_made_after_the_first_was_used_and_is_held
     sizes = dict.fromkeys("BDFIJK", 16)
     block = shardc.plan(text, mesh={"X": 2, "Y": 2, "Z": 2}, dims=sizes, idle="keep").schedule.block
     found, done = repeats(block), dict[object, int]()
+    assert [place for place in range(len(block.steps)) if any_repeats(block, [place])] == [*found]
     for place, step in enumerate(block.steps):
         made, later = block.values[step.results[0]], block.steps[place:]
         held = {value for each in later for value in each.operands}

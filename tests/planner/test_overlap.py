@@ -14,7 +14,7 @@ from shardc.errors import ShardcError
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
 from shardc.lowering.rings import ring_of
-from shardc.lowering.together import all_of, candidates
+from shardc.lowering.together import all_of, apart, candidates
 from shardc.planner.program.overlap import CLEARLY
 
 SCATTERED = "In[B_Y, F_X] · W[F_X, D] → C[B_YX, D]"
@@ -260,6 +260,28 @@ def test_the_time_of_groups_is_counted_once():
     both = all_of(schedule, [one, other])
     alone = sum(step.cost.time_s for place, step in enumerate(both.steps) if step.name == "gelu")
     assert time_together(both, model) == pytest.approx(alone + sum(group_s(both, g, model) for g in both.together))
+
+
+@pytest.mark.exhaustive
+@given(st.tuples(*[LIES] * 8), st.sampled_from(["v5e:2x4", "v5e:4x4", "v5p:2x2x2"]))
+def test_a_group_takes_no_less_than_its_product_and_beside_others_what_it_takes_alone(lies, topology):
+    """So that one whose collectives are worth nothing need not be priced, and each is priced once."""
+    text = BETWEEN.format(*(each.format(*dims) for each, dims in zip(lies, DIMS_OF, strict=True)))
+    dims = {"I": 4096, "J": 8192, "K": 16384, "L": 4096, "M": 8192}
+    mesh = "X=4,Y=4" if topology == "v5e:4x4" else "X=2,Y=4"
+    plan = shardc.plan(text, mesh=mesh, dims=dims, topology=topology, overlap="off")
+    schedule, model = plan.schedule, plan._model
+    every = [each for each in candidates(schedule) if each[1].how in (How.RING, How.CHUNKS)]
+    taking = {}
+    for ordered, group in every:
+        seconds, steps = group_s(ordered, group, model), ordered.steps[group.first : group.last + 1]
+        assert seconds >= sum(step.cost.time_s for step in steps if not step.is_collective)
+        taking[*(step.result for step in steps), group.how, group.numbered] = seconds
+    beside = all_of(schedule, apart(every, lambda each: each))
+    for group in beside.together:
+        steps = beside.steps[group.first : group.last + 1]
+        alone = taking[*(step.result for step in steps), group.how, group.numbered]
+        assert group_s(beside, group, model) == pytest.approx(alone, rel=1e-9)
 
 
 def test_another_word_is_refused():

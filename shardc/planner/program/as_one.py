@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from shardc.cost.memory import peak_of
-from shardc.cost.model import LinkModel
+from shardc.cost.model import CostModel, LinkModel
 from shardc.cost.prefetch import prefetched_s, time_of
 from shardc.cost.together import blocking_s, group_s, has_its_links, knows_ways
-from shardc.ir.plan import How, Schedule, Together
+from shardc.ir.plan import How, Schedule, Step, Together
 from shardc.lowering.timed import gathers_beside_products
 from shardc.lowering.together import all_of, apart, candidates
 from shardc.planner.options import Objective
@@ -23,11 +23,17 @@ LONGER = 1 / 200  # of a plan's time, that each ring gains which nobody asked fo
 
 
 class _Choice(NamedTuple):
-    """A product done as one with collectives, in an order of the steps that lets it, and the seconds that it gains."""
+    """A product done as one with collectives, in an order of the steps that lets it; the seconds that it takes, and
+    that it gains so."""
 
     gain: float
+    seconds: float
     ordered: Schedule
     group: Together
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.ordered.steps[self.group.first : self.group.last + 1]
 
 
 def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> PlannedProgram:
@@ -46,10 +52,8 @@ def as_one(found: PlannedProgram, model: LinkModel, least: float = 0.0) -> Plann
 def _grouped(found: PlannedProgram, model: LinkModel, least: float) -> PlannedProgram:
     """The steps as they are, with what gains by it done as one."""
     worth = found.cost.time_s * LONGER if least else 0.0
-    every = (
-        _Choice(_gain(ordered, group, model, least), ordered, group) for ordered, group in candidates(found.schedule)
-    )
-    gaining = sorted((each for each in every if each.gain > worth), key=lambda each: -each.gain)
+    every = (_gaining(ordered, group, model, least, worth) for ordered, group in candidates(found.schedule))
+    gaining = sorted((each for each in every if each is not None), key=lambda each: -each.gain)
     best = apart(gaining, lambda each: (each.ordered, each.group))
     chosen = _chosen(found.schedule, best, model, least)
     if not chosen:
@@ -72,17 +76,19 @@ def _chosen(schedule: Schedule, every: Sequence[_Choice], model: LinkModel, leas
     if not gathers_beside_products(model.target):
         return list(every)
 
-    known = dict[tuple[int, ...], float]()
+    known, taking = dict[tuple[int, ...], float](), {each.steps[-1].results: each.seconds for each in every}
+
+    def of_group(grouped: Schedule, group: Together, _: CostModel) -> float:
+        return taking[grouped.steps[group.last].results]  # the same beside others
 
     def seconds(choices: Sequence[_Choice]) -> float:
         key = tuple(map(id, choices))  # `every` holds them; a hash would go through all steps
         if key not in known:
-            known[key] = time_of(_with(schedule, choices), model)
+            known[key] = time_of(_with(schedule, choices), model, of_group)
         return known[key]
 
     def gains(choice: _Choice, others: list[_Choice]) -> bool:
-        steps = choice.ordered.steps[choice.group.first : choice.group.last + 1]
-        return seconds(others) - seconds([*others, choice]) > least * blocking_s(steps)
+        return seconds(others) - seconds([*others, choice]) > least * blocking_s(choice.steps)
 
     up, down = list[_Choice](), list(every)
     for choice in every:
@@ -108,14 +114,15 @@ def _with_turned(schedule: Schedule) -> Schedule:
     return replace(schedule, block=replace(schedule.block, steps=tuple(steps)))
 
 
-def _gain(schedule: Schedule, group: Together, model: LinkModel, least: float) -> float:
-    """Seconds saved, if these are enough. What is left to XLA it windows only where two operands are gathered over two
-    axes: no price says so, and tuning tries it."""
+def _gaining(schedule: Schedule, group: Together, model: LinkModel, least: float, worth: float) -> _Choice | None:
+    """A group, if it saves enough: as a part of what its steps take, and more seconds than are `worth` it. What is left
+    to XLA it windows only where two operands are gathered over two axes: no price says so, and tuning tries it."""
     steps = schedule.steps[group.first : group.last + 1]
     linked = all(has_its_links(s.op.axes, model) for s in steps if s.is_collective)
     known = {How.PARTITIONER: False, How.RING: linked, How.RINGS: knows_ways(model), How.CHUNKS: True}
-    if not known[group.how]:
-        return 0.0
     before = blocking_s(steps)
-    saved = before - group_s(schedule, group, model)
-    return saved if saved > least * before else 0.0
+    enough = max(worth, least * before)
+    if not known[group.how] or blocking_s(tuple(s for s in steps if s.is_collective)) <= enough:  # all there is to save
+        return None
+    taken = group_s(schedule, group, model)
+    return _Choice(before - taken, taken, schedule, group) if before - taken > enough else None

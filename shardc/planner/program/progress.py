@@ -110,12 +110,13 @@ class _Built:
 
     def price(self, trial: _Trial) -> int:
         """Of the steps that the statement adds."""
-        price, costs = self.problem.objective.price, [step.cost for step in trial.builder.steps]
+        price, first = self.problem.objective.price, len(self.plan.steps)
+        costs = [step.cost for step in trial.builder.steps[first:]]
         if any(cost.if_sent is not None or cost.to_lie is not None for cost in costs):
             from shardc.cost.settled import told_apart  # where a slice is named
 
-            costs = told_apart(trial.builder.steps)
-        return sum(price(picoseconds(cost.time_s), cost.wire_bytes) for cost in costs[len(self.plan.steps) :])
+            costs = told_apart(trial.builder.steps, first)
+        return sum(price(picoseconds(cost.time_s), cost.wire_bytes) for cost in costs)
 
     def gap(self, trial: _Trial) -> Gap:
         """How far the plan may be from the cheapest, where the search ended with the budget."""

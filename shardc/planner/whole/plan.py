@@ -12,17 +12,13 @@ from numpy.typing import NDArray
 
 from shardc.cost.cheaper import beside_products, hidden_beside_products
 from shardc.cost.model import CostModel
-from shardc.cost.rate import picoseconds
 from shardc.errors import ShardcError
-from shardc.ir.collectives import AllReduce
-from shardc.ir.expressions import Expr, Product, operands
 from shardc.ir.operations import Kind
 from shardc.ir.program import For, Program, Statement, repeated_statements
 from shardc.planner.idle import width
 from shardc.planner.options import Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, computed
 from shardc.planner.problem import Problem, Scratch
-from shardc.planner.products.ways import Work
 from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line, says_nothing
 from shardc.planner.whole.changes import changes
@@ -34,6 +30,7 @@ from shardc.planner.whole.prices import NEVER, Scale
 from shardc.planner.whole.prune import solve_pruned
 from shardc.planner.whole.realise import Exact, as_written, exact, merged
 from shardc.planner.whole.rewrites import Rewritten, every_path, in_other_orders, joined
+from shardc.planner.whole.scale import scale_of
 from shardc.planner.whole.spaces import Spaces, spaces_of
 from shardc.rules.placements import count_placements
 
@@ -97,8 +94,8 @@ def _or_beside_products(task: _Task, chosen: Choice, found: PlannedProgram | Non
         return found
     other = task.by(beside_products(model))
     try:
-        best = other.in_digits(chosen.rewritten)
-        hidden = other.planned(other.leaner(best, TIE * best.solved.price / found.cost.peak_bytes))
+        known = other.priced(chosen)
+        hidden = other.planned(other.leaner(known, TIE * known.solved.price / found.cost.peak_bytes))
     except (TooWide, KeyError, ShardcError):
         return found
     return min((found, hidden or found), key=lambda each: each.price(objective))
@@ -162,15 +159,16 @@ class _Task:
 
     @classmethod
     def of(cls, problem: Problem, spaces: Spaces, model: CostModel, planning: Planning) -> _Task:
-        scale = _scale(problem)
+        scale = scale_of(problem)
         if scale is None:
             raise TooWide
         return cls(problem, spaces, model, planning, scale, Known())
 
     def by(self, prices: CostModel) -> _Task:
-        """The same with tables of other prices."""
+        """The same with tables by which moves have other prices; what operations do is priced alike."""
         problem = replace(self.problem, model=prices, scratch=Scratch())
-        return replace(_Task.of(problem, self.spaces, self.model, self.planning), plans=self.plans)
+        other = _Task.of(problem, self.spaces, self.model, self.planning)
+        return replace(other, known=Known(ways=self.known.ways), plans=self.plans)
 
     def best(self) -> Choice:
         """The best order of products, where these may be done in digits as well: of that order alone they are priced
@@ -197,6 +195,14 @@ class _Task:
         """The best of one order of products."""
         graph = self._in_digits(rewritten)
         return Choice(rewritten, graph, _solved(graph))
+
+    def priced(self, choice: Choice) -> Choice:
+        """What was chosen by other prices, by these; the best by these where their tables are of other states."""
+        graph, states = self._in_digits(choice.rewritten), choice.solved.states
+        if graph.nodes.sizes != choice.graph.nodes.sizes:
+            return Choice(choice.rewritten, graph, _solved(graph))
+        price = price_of(graph.nodes.factors, states)
+        return Choice(choice.rewritten, graph, Solved(states, price, 0))
 
     def _in_digits(self, rewritten: Rewritten) -> FactorGraph:
         return self._graph(rewritten, DigitWays(self.scale))
@@ -314,31 +320,3 @@ def _gap(choice: Choice, scale: Scale) -> tuple[str, ...]:
         return ()
     ratio = f"gap {price / bound:.2f}, its price over the proved bound" if bound else "no bound is proved"
     return (f"the shardings of all statements together are too many to go through; {ratio}",)
-
-
-def _scale(problem: Problem) -> Scale | None:
-    """Room for a plan that does everything everywhere, and moves every array whole, there and back, at each use."""
-    program, model = problem.program, problem.model
-    everywhere = AllReduce(tuple(axis for axis in program.mesh.names if program.mesh.size(axis) > 1))
-    time = wire = 0
-    for statement, times in repeated_statements(program):
-        waiting: list[Expr] = [statement.expr]
-        while waiting:
-            expr = waiting.pop()
-            waiting += operands(expr)
-            size = _bytes(program, expr)
-            wire += 4 * size * times
-            time += 4 * (model.rate(everywhere).time_ps(size) if everywhere.axes else 0) * times
-            time += picoseconds(12 * size * model.alone.copy_s_per_byte) * times
-            if isinstance(expr, Product):
-                work = Work.of(program, expr)
-                read = [_bytes(program, operand) for operand in expr.operands]
-                time += picoseconds(model.alone.product_s(work.amount(work.total, read, size))) * times
-    return Scale.of(problem.objective, time + 1, wire + 1)
-
-
-def _bytes(program: Program, expr: Expr) -> int:
-    size = expr.dtype.bytes
-    for extent in program.shape(expr.dims):
-        size *= extent
-    return size
