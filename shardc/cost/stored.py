@@ -20,7 +20,7 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Schedule, Step
 from shardc.lowering.fusion import Reads, fused, reads
 from shardc.lowering.streams import Passes
-from shardc.lowering.timed import waits_near
+from shardc.lowering.timed import elements_near, waits_near
 from shardc.lowering.tpu import on_chip
 
 
@@ -72,12 +72,20 @@ def made_before_s(schedule: Schedule, product: Step, model: CostModel) -> float:
     if model.alone.measured is None:
         return 0.0
     inside, found = fused(schedule.block, schedule.steps).inside, 0.0
-    for value in {*product.operands}.intersection(inside):
-        array = schedule.values[value]
-        size = array.local_bytes(model.mesh)
-        near = waits_near(model.target) if size <= on_chip(model.target) else 1.0
-        found += near * model.alone.moving_s(size, size, array.dtype)
+    for step in schedule.steps:
+        if step.results[0] in inside and step.results[0] in product.operands:
+            found += _made_s(schedule, step, model)
     return found
+
+
+def _made_s(schedule: Schedule, step: Step, model: CostModel) -> float:
+    """Of functions of elements what they take for a collective; of shares they are written, and read from the chip."""
+    array = schedule.values[step.result]
+    size = array.local_bytes(model.mesh)
+    has_room = size <= on_chip(model.target)
+    if step.cost.to_lie is not None and reads(step, schedule.block) is Reads.ELEMENTS:
+        return step.cost.to_lie.time_s * (elements_near(model.target) if has_room else 1.0)
+    return model.alone.moving_s(size, size, array.dtype) * (waits_near(model.target) if has_room else 1.0)
 
 
 def read_again_s(schedule: Schedule, product: Step, model: CostModel) -> float:

@@ -80,7 +80,7 @@ class Account:
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
             read = tuple(self._at_hand(each) for each in expr.operands)
-            return Streams(read, written=False, left=self._read_to_lie(expr))
+            return Streams(read, written=False, single=self._is_single(expr), left=self._read_to_lie(expr))
         loop = loop_dims(expr)
         for operand in expr.operands:
             leaves = [leaf for leaf in self._leaves(operand) if leaf.key not in seen]

@@ -85,7 +85,7 @@ class Streams(NamedTuple):
 
     def to_lie(self) -> Streams | None:
         """Of leaving it for a collective, besides; None where it lies in memory, or is done with tiles, anyway."""
-        return Streams(self.left) if self.left else None
+        return Streams(self.left, bare=self.single) if self.left else None
 
     def taken(self, read: Sequence[int], written: int) -> tuple[int, int]:
         """Of operands and a result of so many bytes those that are read, or take as long, and those written."""

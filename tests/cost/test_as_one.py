@@ -51,7 +51,7 @@ SEVERAL = "F = relu(T); G = exp(F)\nreturn F, G"
 READ = [
     # what reads the product, how it is done, I × J × K (× L), and the slice with its mesh
     pytest.param("F = max_K(T)", AT_ONCE, How.RING, (16384, 1024, 4096), ON_16, id="the largest"),
-    pytest.param("F = sum_K(T)", OTHER, How.CHUNKS, (16384, 1024, 16384), ON_16, id="a sum"),
+    pytest.param("F = sum_K(abs(T))", OTHER, How.CHUNKS, (16384, 1024, 16384), ON_16, id="a sum"),
     pytest.param("F = relu(T)", OTHER, How.CHUNKS, (16384, 1024, 16384), ON_8, id="elements"),
     pytest.param(SEVERAL, AT_ONCE, How.RING, (16384, 1024, 8192), ON_16, id="two outputs"),
     pytest.param("O[I_Y, L] = softmax_I(T) · C[K, L]", SUMMED, How.CHUNKS, (16384, 8192, 4096, 4096), ON_2_4, id="cut"),
@@ -79,6 +79,8 @@ COMPUTED = [
     pytest.param("P = softmax_K(T[I, K]); F[I, L] = P · C[K, L_X]", (4096, 8192, 8192), ON_16, id="shares"),
     pytest.param("P = softmax_K(T[I, K]); F[I, L] = P · C[K, L_X]", (16384, 8192, 8192), ON_16, id="off the chip"),
     pytest.param("P = relu(T[I, K]); F[I, L] = P · C[K, L_X]", (4096, 8192, 8192), ON_8, id="elements"),
+    pytest.param("P = exp(T[I, K]); F[I, L] = P · C[K, L_X]", (2048, 8192, 8192), ON_8, id="one instruction"),
+    pytest.param("P = exp(T[I, K]); F[I, L] = P · C[K, L_X]", (8192, 8192, 8192), ON_8, id="that is off the chip"),
 ]
 
 

@@ -137,6 +137,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     (timed.waits_near, [((V5E,), 0.3), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (timed.leaves_near, [((V5E,), 0.7), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (timed.reads_near, [((V5E,), 0.43), ((V5P,), 0.43), ((UNNAMED,), 1.0)]),
+    (timed.elements_near, [((V5E,), 0.8), ((V5P,), 1.0), ((UNNAMED,), 1.0)]),
     (
         timed.product_waits_near,
         [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],
