@@ -18,7 +18,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Expr, Named, Pattern, Use, dims_named, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_dim
-from shardc.ir.sizes import not_divisible, shared_sizes
+from shardc.ir.sizes import following, not_divisible, shared_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,12 @@ class Program:
         return [*lines, f"topology {self.topology}"] if self.topology else lines
 
     def __str__(self) -> str:
-        """The notation, declarations first: what was parsed can be parsed again."""
+        """The notation, declarations first: what was parsed can be parsed again. Of dims of one size it gives that of
+        one, so that another is asked for by one name."""
+        told = following([dim for dim, _ in self.sizes], self.renamed) - self.trips
+        own = self if not told else replace(self, sizes=tuple(each for each in self.sizes if each[0] not in told))
         end = [] if self.returns is None else ["return " + ", ".join(self.returns)]
-        return "\n".join([*self.declarations, *(statement.text for statement in self.statements), *end])
+        return "\n".join([*own.declarations, *(statement.text for statement in self.statements), *end])
 
     def __repr__(self) -> str:
         """A line, as a notebook shows it."""

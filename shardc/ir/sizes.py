@@ -20,6 +20,12 @@ def shared_sizes(sizes: Mapping[str, int], pairs: Iterable[tuple[str, str]]) -> 
     return found
 
 
+def following(sizes: Iterable[str], pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """Of dims with a size those that have it from another, which stands before them."""
+    joined, known = classes(pairs), [*sizes]
+    return {dim for dims in joined for dim in [each for each in known if each in dims][1:]}
+
+
 def classes(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The dims that the pairs join, directly or by way of others, in order."""
     found: list[list[str]] = []

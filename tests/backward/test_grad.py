@@ -624,3 +624,26 @@ def test_the_gradient_alone_of_what_a_loop_only_adds_to_is_that_which_comes_in(t
     alone, given = shardc.grad(program, wrt=["x"]), np.random.default_rng(0).normal(size=(4, 4))
     (found,) = simulate.reference(alone, [given for _ in alone.inputs])
     np.testing.assert_array_equal(found, size * given)
+
+
+NEWTON = """
+A[D, E] = X[D_X, F_Y] ·_F X[E, F]
+A2[D, K] = A ·_E A[E, K]
+Z[D_X, F_Y] = X + (A2[D, E] - A) ·_E X[E, F]
+for N { Z = 2 ⊙ Z + A ·_E Z[E, F] }
+"""
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_size_is_written_once_and_so_may_be_another(whole):
+    """`--dims D=16` on such a text was refused: E, which names D's place too, had been written with D's old size."""
+    sizes = {"D": 64, "F": 128, "N": 3}
+    program = shardc.grad(shardc.parse(NEWTON, mesh="X=2,Y=4", dims=sizes), whole=whole)
+    assert dict(program.sizes).keys() > sizes.keys()
+    text = str(program)
+    (line,) = (line for line in text.splitlines() if line.startswith("dims "))
+    assert line == "dims D=64, F=128, N=3"
+    assert shardc.parse(text) == program
+    other = shardc.parse(text, dims={"D": 16})
+    assert {size for dim, size in other.sizes if dim not in "FN"} == {16}
