@@ -129,14 +129,15 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     natural = expressions.bound(written.expr, wanted, dims, own)
     dims = natural.dims if dims is None else dims
     _lacks_none(natural, dims, written, scope)
-    expr = _as_declared(_in_order(natural, dims, result), result, scope, expressions)
+    expr = _as_declared(_in_order(natural, dims, result, scope), result, scope, expressions)
     known = _check_binding(result, expr, dims, scope)
     news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
     news |= expr.dtype != scope.dtype and isinstance(expr, Call) and expr.function == "full"  # which meets no array
     text = print_statement(written, _Speller(scope, result, expr.dtype if news else None).spell)
     if known is None:
         of_numbers = calls.is_of_numbers(expr) and scope.dtype_of(result) is None
-        known = Known(dims, expr.dtype, whole or (), of_numbers and result.name not in scope.bound_again)
+        of_numbers &= result.name not in scope.bound_again
+        known = Known(dims, expr.dtype, whole or (), of_numbers, scope.summed(expr, result.name))
         bind_anew(result.name, whole, known, scope)
     elif scope.loop in (whole or ()):  # `y = …; y[L, B] = y` in a loop along L
         known = stacked(result, whole or (), known, scope)
@@ -182,12 +183,12 @@ def _plain_product(expr: tree.Expr, dims: frozenset[str], scope: Scope) -> tuple
     return next((found for each in tree.below(expr) if (found := _plain_product(each, dims, scope))), None)
 
 
-def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
+def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array, scope: Scope) -> Expr:
     """The expression with its dims in the result's order; a transposition is a product of one operand."""
     have = frozenset(expr.dims)
     for dim in dims:
         if dim not in have:
-            raise _on_no_input(dim, expr, dims, result)
+            raise _on_no_input(dim, expr, dims, result, scope)
     expr = calls.in_order(expr, dims)
     if expr.dims == dims:
         return expr
@@ -205,7 +206,7 @@ def _in_order(expr: Expr, dims: tuple[str, ...], result: tree.Array) -> Expr:
             return Product((expr,), dims, expr.dtype, span=expr.span)
 
 
-def _on_no_input(dim: str, expr: Expr, dims: tuple[str, ...], result: tree.Array) -> ShardcError:
+def _on_no_input(dim: str, expr: Expr, dims: tuple[str, ...], result: tree.Array, scope: Scope) -> ShardcError:
     span = next((d.span for d in result.dims or () if d.name.partition("_")[0] == dim or d.name == dim), result.span)
     there = dict.fromkeys(name for use in uses(expr) for name in use.dims)
     if dim in there:
@@ -215,13 +216,14 @@ def _on_no_input(dim: str, expr: Expr, dims: tuple[str, ...], result: tree.Array
             span=span,
             help=f"drop `{dim}` from the result, or from the label that sums it",
         )
-    near = nearest(dim, there)
-    return ShardcError(
-        "SHC207",
-        f"dim `{dim}` of the result `{result.name}` is on no operand",
-        span=span,
-        help=f"did you mean `{near}`?" if near else f"the operands have {listed(there)}{_repeated(expr, dims)}",
-    )
+    near, earlier = nearest(dim, there), dict(scope.summed(expr, result.name)).get(dim)
+    help = f"did you mean `{near}`?" if near else f"the operands have {listed(there)}{_repeated(expr, dims)}"
+    known = None if earlier is None else scope.find(earlier)
+    if earlier is not None and known is not None:
+        kept = ", ".join(f"{each}_?" for each in (dim, *known.dims))
+        keeps = f"`{earlier}` sums {dim}; name the dims that it keeps there: `{earlier}[{kept}] = …`"
+        help = keeps + _repeated(expr, dims)
+    return ShardcError("SHC207", f"dim `{dim}` of the result `{result.name}` is on no operand", span=span, help=help)
 
 
 def _repeated(expr: Expr, dims: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from shardc.errors import ShardcError, Span
 from shardc.ir.dtypes import DType
 from shardc.ir.dtypes import dtype as dtype_of
-from shardc.ir.expressions import Pattern, Use
+from shardc.ir.expressions import Expr, Pattern, Product, Use, parts_of, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.names import check_name
 from shardc.ir.program import Input
@@ -21,12 +21,14 @@ from shardc.notation.unknown import bound_in_loop, listed, part, unknown_array, 
 @dataclass(frozen=True, slots=True)
 class Known:
     """An array that the text has named: its dims, and its type. `whole` are its dims with those of loops around, at
-    whose indices it is taken. What is `of_numbers` is of the type of the float that it meets (`calls.meeting_as`)."""
+    whose indices it is taken. What is `of_numbers` is of the type of the float that it meets (`calls.meeting_as`).
+    `summed`: each dim that a product summed on the way, and the statement of that."""
 
     dims: tuple[str, ...]
     dtype: DType
     whole: tuple[str, ...] = ()
     of_numbers: bool = False
+    summed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -78,8 +80,17 @@ class Scope:
             return None
         self.outside[name] = known
         dims = tuple(dim for dim in known.dims if dim != self.loop)
-        self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims, known.of_numbers)
+        self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims, known.of_numbers, known.summed)
         return self.arrays[name]
+
+    def summed(self, expr: Expr, name: str) -> tuple[tuple[str, str], ...]:
+        """Each dim that a product summed on the way to an expression, with the statement that it stands in: the one of
+        this name, or an earlier."""
+        earlier = (self.find(use.name) for use in uses(expr))
+        found = {dim: by for known in earlier if known is not None for dim, by in known.summed}
+        products = [part for part in parts_of(expr) if isinstance(part, Product) and len(part.operands) > 1]
+        gone = {dim for part in products for each in part.operands for dim in each.dims if dim not in part.dims}
+        return tuple((found | dict.fromkeys(sorted(gone), name)).items())
 
     def at_index(
         self, array: tree.Array, dims: tuple[str, ...] | None, pattern: Pattern | None

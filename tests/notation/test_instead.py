@@ -139,3 +139,23 @@ def test_an_array_is_repeated_as_is_told(result, array):
 
 def test_a_power_is_a_product():
     assert "`A ⊙ A`" in POWER
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    "between", ["", "p = relu(s); ", "p = s / 2; r = p ⊙ p; "], ids=["at once", "later", "two statements later"]
+)
+def test_what_an_earlier_product_summed_is_kept_where_the_error_says(between: str) -> None:
+    """It advised to repeat the array along B alone, which adds up all sequences."""
+    made, last = "q[B_X, T, E] · k[B_X, S, E]", {"": "s", "p = relu(s); ": "p"}.get(between, "r")
+    with pytest.raises(shardc.ShardcError) as refused:
+        shardc.parse(f"s = {made}; {between}o[B, T, S] = softmax_S({last})", mesh="X=2")
+    assert refused.value.code == "SHC207"
+    told = (refused.value.help or "").split("`")
+    assert told[1] == "s" and told[3] == "s[B_?, T_?, S_?] = …"
+    followed = told[3].replace("…", made)
+    assert shardc.parse(f"{followed}; {between}o[B, T, S] = softmax_S({last})", mesh="X=2")
+    kept = shardc.parse(f"s[T, S] = sum_B(q[B_X, T, S]); {between}", mesh="X=2")
+    with pytest.raises(shardc.ShardcError, match="is on no operand") as other:
+        shardc.parse(f"s[T, S] = sum_B(q[B_X, T, S]); {between}o[B, T, S] = softmax_S({last})", mesh="X=2")
+    assert kept and (other.value.help or "").startswith("the operands have"), "a sum that is written is meant"
