@@ -25,6 +25,10 @@ from shardc.simulate.tolerance import FEW, TOLD_APART, Allowed, Undecided
 
 _OTHERS = 1 << 30  # the seed of the first of the other inputs, which nobody gives
 _FEW_VALUES = 3  # as a sign has
+_TOGETHER = (
+    "each input is drawn by itself: where they have to go together, as what a forward part leaves, let the text make "
+    "them (`shardc grad --whole`)"
+)
 _DRAWS, _MORE_DRAWS = 1, 4  # of few elements more, which are alike by chance
 
 Limit = Allowed | Undecided | None
@@ -50,7 +54,7 @@ def untold(
     found: list[str | None] = [None] * len(outputs)
     for place in places:
         if not np.isfinite(expected[place]).any():
-            found[place] = f"every value is {_spelled(expected[place])}, which tells nothing"
+            found[place] = f"every value is {_spelled(expected[place])}, which tells nothing; {_TOGETHER}"
     left = [place for place in places if found[place] is None]
     if not left:
         return found
