@@ -163,10 +163,6 @@ def _has_holes(program: Program) -> bool:
     return any(pattern.exact is None for pattern in (*patterns, *(made.pattern for made in program.results)))
 
 
-SHARED = 64  # strategies of a statement that uses an array twice, of which the cheapest are listed: built, their order
-# is another than that in which they are found
-
-
 @dataclass(frozen=True, slots=True)
 class Gap:
     """A statement's name, its price and what no plan that the search may find is below: picoseconds, or bytes."""
@@ -197,24 +193,24 @@ class PlannedStatement:
         cases: dict[str, int],
         find: Callable[[], Iterator[Strategy]],
         rank: Callable[[Strategy], tuple[float, float]],
-        shared: bool,
+        built: int = 0,
         gap: Gap | None = None,
     ) -> None:
         self.text = text
         self.cases = cases
         self._find = find
         self._rank = rank
-        self._shared = shared
+        self._built = built  # before they are listed: each by what its steps take; of none their order is known
         self.gap = gap  # None where the plan is the cheapest
         self._found: list[Strategy] = []
 
     def led_by(self, own: Strategy, gap: Gap | None) -> PlannedStatement:
         """The same with another strategy before all."""
-        return PlannedStatement(self.text, self.cases, partial(self._after, own), self._rank, False, gap)
+        return PlannedStatement(self.text, self.cases, partial(self._after, own), self._rank, gap=gap)
 
     def told_by(self, told: Callable[[Strategy], Strategy]) -> PlannedStatement:
         """The same with each strategy told in another way."""
-        return PlannedStatement(self.text, self.cases, partial(self._told, told), self._rank, False, self.gap)
+        return PlannedStatement(self.text, self.cases, partial(self._told, told), self._rank, gap=self.gap)
 
     def __getstate__(self) -> dict[str, object]:
         """Without what was listed so far, which is found again: an iterator cannot be handed over."""
@@ -231,7 +227,7 @@ class PlannedStatement:
         return map(told, self._every())
 
     def _every(self) -> Iterator[Strategy]:
-        return chain(self.cheapest(SHARED), self._more) if self._shared else self._find()
+        return chain(self.cheapest(self._built), self._more) if self._built else self._find()
 
     @cached_property
     def _more(self) -> Iterator[Strategy]:
@@ -247,9 +243,9 @@ class PlannedStatement:
         """The first `count` of them, or all."""
         if count is None:
             return self.alternatives
-        looked_at = max(count, SHARED) if self._shared else count
+        looked_at = max(count, self._built)
         self._found += islice(self._more, max(0, looked_at - len(self._found)))
-        return (self._sorted(self._found) if self._shared else tuple(self._found))[:count]
+        return (self._sorted(self._found) if self._built else tuple(self._found))[:count]
 
     def _sorted(self, found: Iterable[Strategy]) -> tuple[Strategy, ...]:
         return tuple(sorted(found, key=self._rank))

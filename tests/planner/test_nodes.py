@@ -17,14 +17,14 @@ from shardc.ir.expressions import Pattern
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For
 from shardc.ir.sharding import Sharding
-from shardc.planner import Objective, planned
+from shardc.planner import Objective
 from shardc.planner.planned import PlannedStatement, Strategy, ranking
 from shardc.planner.problem import Problem
 from shardc.planner.whole.arrays import Entity, LoopLines, fresh
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import Known, Nodes, TooWide, repeated
-from shardc.planner.whole.plan import _scale
 from shardc.planner.whole.prices import NEVER
+from shardc.planner.whole.scale import scale_of
 from shardc.planner.whole.spaces import spaces_of
 from shardc.testing import loops, mixed_programs, programs
 
@@ -43,7 +43,7 @@ def problem(request):
 @pytest.fixture
 def nodes(problem):
     program = problem.program
-    return Nodes(_scale(problem), spaces_of(program, program.mesh.names), Known())
+    return Nodes(scale_of(problem), spaces_of(program, program.mesh.names), Known())
 
 
 def array(problem, nodes, dims):
@@ -122,7 +122,7 @@ def test_every_use_of_an_array_is_counted_and_a_loop_may_use_it_again(case):
     program = shardc.parse(case.text, mesh=case.mesh, dims=case.dims)
     problem = Problem(program, model_of(program.mesh), Objective.TIME, program.mesh.names)
     try:
-        graph = FactorGraph.of(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
+        graph = FactorGraph.of(problem, scale_of(problem), spaces_of(program, program.mesh.names), Known())
     except TooWide:
         return
     entities = {id(entity): entity for entity in entities_of(graph.lines)}
@@ -142,7 +142,7 @@ def ways_of(text):
     """The prices of the one product's ways."""
     program = parsed(text, Mesh.of({"X": 2, "Y": 2}), dict.fromkeys("IJK", 64) | ({"L": 3} if "for" in text else {}))
     problem = Problem(program, model_of(program.mesh), Objective.TIME, program.mesh.names)
-    graph = FactorGraph.of(problem, _scale(problem), spaces_of(program, program.mesh.names), Known())
+    graph = FactorGraph.of(problem, scale_of(problem), spaces_of(program, program.mesh.names), Known())
     (found,) = (factor.table for factor in graph.nodes.factors if len(factor.nodes) == 1 and factor.table.any())
     return found
 
@@ -184,30 +184,22 @@ def strategy(number, price):
     return Strategy((), (SimpleNamespace(op=number, operands=()),), price, float(price))
 
 
-@pytest.fixture(scope="module")
-def few():
-    """So many strategies are built before they are put in order."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(planned, "SHARED", 3)
-        yield 3
-
-
 @pytest.mark.instant
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.booleans(), st.integers(0, 8), st.data())
-def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(few, prices, shared, count, data):
-    """Those of a statement that uses an array twice are found in another order."""
-    every = [strategy(number, price) for number, price in enumerate(prices if shared else sorted(prices))]
+@given(st.sampled_from([0, 3]), st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(0, 8), st.data())
+def test_strategies_are_listed_the_cheapest_first_and_the_plans_own_before_all(few, prices, count, data):
+    """Those of a statement that uses an array twice are found in another order: a few are built first."""
+    every = [strategy(number, price) for number, price in enumerate(prices if few else sorted(prices))]
 
     def ordered(strategies):
         return sorted(strategies, key=lambda each: each.wire_bytes)
 
     def statement():
-        return PlannedStatement("S", {}, lambda: iter(every), ranking(Objective.BYTES), shared)
+        return PlannedStatement("S", {}, lambda: iter(every), ranking(Objective.BYTES), few)
 
-    assert statement().cheapest(count) == tuple(ordered(every[: max(few, count) if shared else count])[:count])
+    assert statement().cheapest(count) == tuple(ordered(every[: max(few, count)])[:count])
     assert statement().alternatives == statement().cheapest(None) == tuple(ordered(every))
     own = data.draw(st.sampled_from([*every, strategy(len(every), 5)]))
-    others = [*ordered(every[:few]), *every[few:]] if shared else every
+    others = [*ordered(every[:few]), *every[few:]] if few else every
     assert statement().led_by(own, None).cheapest(count) == (own, *(each for each in others if each != own))[:count]
 
 

@@ -25,6 +25,7 @@ from shardc.planner.statement.strategies import candidates, cheapest_input, sear
 
 SHARED = 12  # strategies that are built where a statement uses an array twice; planned whole, all are compared
 SHARED_OF_MANY, MANY = 2, 24  # and in a program of so many statements: a layer and its gradients plan twice as fast
+TOLD, TOLD_OF_MANY = 64, 3  # that are built to tell the cheapest of them first; in a program of so many
 LEANER = 64  # built under a memory limit, of each of several statements: all are no leaner, in four times as long
 LEANER_OF_MANY = 8
 
@@ -108,6 +109,12 @@ class _Built:
         copies = problem.model.alone.measured is not None and problem.objective is Objective.TIME
         return shares(self.statement) or (copies and problem.options.searches)
 
+    @property
+    def told(self) -> int:
+        """How many are built before the first is told; none where they are found in their order."""
+        few = len(self.problem.program.statements) < MANY
+        return (TOLD if few else TOLD_OF_MANY) if self.is_compared else 0
+
     def price(self, trial: _Trial) -> int:
         """Of the steps that the statement adds."""
         price, first = self.problem.objective.price, len(self.plan.steps)
@@ -187,7 +194,7 @@ class Choice:
             shown_cases(trial.candidate.cases, statement, problem.program),
             partial(_alternatives, every.number, statement, problem, every.own),
             ranking(problem.objective),
-            every.is_compared,
+            every.told,
             every.gap(trial) if self._is_spent else None,
         )
         return after, planned

@@ -231,7 +231,7 @@ class _Teller:
             cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}
         gap = next((each.gap for each in planned if each.gap is not None), None)
         listed = _Listed(block.steps, _named(block.values, self.copies), parts, planned)
-        return PlannedStatement(written.text, cases, listed.every, ranking(self.objective), False, gap)
+        return PlannedStatement(written.text, cases, listed.every, ranking(self.objective), gap=gap)
 
 
 @dataclass(frozen=True, slots=True)
