@@ -224,6 +224,6 @@ def _of_trips(schedule: Schedule, room: int) -> Callable[[Loop, Lowering], tuple
 def _beside(schedule: Schedule, lowering: Lowering) -> tpu.Beside:
     """What is compiled for the text: each turn of a permute is a collective, and there is one beside them."""
     return tpu.Beside(
-        sum(call.times + (call.times > 1) for call in lowering.calls),
+        sum(int(call.times) + (call.times > 1) for call in lowering.calls),
         sum(isinstance(done.step.op, Apply) for done in every_step(schedule.block)),
     )

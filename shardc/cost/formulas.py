@@ -46,7 +46,7 @@ def taken(array: Array, calls: Sequence[Call], mesh: Mesh) -> str:
             case Kind.SCATTER | Kind.SUM | Kind.SLICE | Kind.MASK | Kind.LOCAL | Kind.LOOP:
                 shared += whole if call is not calls[-1] else ()
             case Kind.PERMUTE:
-                return part_of(local_bytes(array), call.above, call.below // call.times)
+                return part_of(local_bytes(array), call.above, call.below // int(call.times))
             case _:
                 assert_never(call.kind)
     return local_bytes(array, tuple(without), times, shared)
@@ -78,7 +78,7 @@ def over(above: Iterable[str], below: Iterable[str]) -> str:
 
 def times(size: str, factor: str) -> str:
     """`V` and `1 / W` make `V / W`; `V` and `1/4 / W` make `V/4 / W`; `V` and `2·(X-1)/X / W`, `2·V·(X-1)/X / W`."""
-    if factor.startswith("1"):
+    if factor[:1] == "1" and not factor[1:2].isdigit() and factor[1:2] != ".":
         return size + factor[1:]
     if factor.startswith("2·"):
         return times(f"2·{size}", factor[2:])

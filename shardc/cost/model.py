@@ -282,7 +282,7 @@ class LinkModel:
     def _gather(self, levels: tuple[Level, ...]) -> Factor:
         return slowest(gathers(levels, self.book))
 
-    def _latency(self, kind: Kind, levels: tuple[Level, ...], times: int = 1) -> Factor:
+    def _latency(self, kind: Kind, levels: tuple[Level, ...], times: float = 1) -> Factor:
         hops = total(level.hops for level in levels)
         times *= 2 if kind is Kind.SUM else 1  # there and back
         if times > 1:

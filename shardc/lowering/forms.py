@@ -67,7 +67,7 @@ class Call:
     over: Round
     above: int = 1
     below: int = 1
-    times: int = 1
+    times: float = 1
     laid: Laid = Laid.WHOLE
     sent: Sent = ((), ())
 

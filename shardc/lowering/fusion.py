@@ -76,6 +76,20 @@ def is_batched(step: Step, block: Block) -> bool:
     return not (one & other).isdisjoint(block.values[step.result].dims)
 
 
+def is_of_product(value: ValueNumber, block: Block) -> bool:
+    """Whether a product leaves it, but for what is done to each element."""
+    made = next((step for step in block.steps if value in step.results), None)
+    if made is None or isinstance(made.op, Loop):
+        return False
+    match reads(made, block):
+        case Reads.PRODUCT:
+            return True
+        case Reads.ELEMENTS:
+            return any(is_of_product(each, block) for each in made.operands)
+        case _:
+            return False
+
+
 def readers_of(steps: Sequence[Step]) -> dict[int, list[Step]]:
     """The steps that read each value, in their order; one that reads it twice stands there twice."""
     found = dict[int, list[Step]]()

@@ -197,7 +197,9 @@ def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) ->
     match found:
         case Gathered():
             return _placed(found, before, local.shape, equal[step.result], block, target)
-        case Plain() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():
+        case Scattered():
+            return _laid(found, step, block, target)
+        case Plain() | Pieces() | InTurns() | InOneRound() | InRounds():
             return found
         case _:
             assert_never(found)
@@ -211,6 +213,16 @@ def _placed(found: Gathered, before: Array, local: Shape, equal: AxisSet, block:
     dim = found.dim
     by_rows = dim == len(local) - 1 > 1 and tpu.may_be_rows(local, target) and _is_below(before, dim, block)
     return replace(found, to_equal=not equal.isdisjoint(found.axes), rows=local[dim - 1] if by_rows else None)
+
+
+def _laid(found: Scattered, step: Step, block: Block, target: Target) -> Scattered:
+    """A scatter where it stands: of given sums it is told how to lie."""
+    if not target.names_slice:
+        return found
+    from shardc.lowering.fusion import is_of_product
+
+    first, *others = found.stages
+    return Scattered((first.told(target, is_of_product(step.operands[0], block)), *others))
 
 
 def _gather_rounds(axes: Axes, target: Target) -> tuple[Round, ...]:

@@ -77,6 +77,13 @@ class Scattering:
         dims = tuple((dim - sum(one < dim for one in self.left_out), axes) for dim, axes in self.dims)
         return replace(self, dims=dims, left_out=())
 
+    def told(self, target: Target, of_product: bool) -> Scattering:
+        """The same of what a product leaves, or of what does not."""
+        if not tpu.may_exchange(target) or self.along not in (Along.PLAIN, Along.TURNED):
+            return self
+        is_told = scattered.is_told_to_lie(self.dims[0][0], self.along is Along.TURNED, of_product)
+        return replace(self, is_told_to_lie=is_told)
+
     @property
     def is_exchanged(self) -> bool:
         return self.along is Along.EXCHANGED
@@ -129,15 +136,9 @@ def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> 
     axes = tuple(axis for _, some in parts for axis in some)
     at_once = along is Along.EXCHANGED or not tpu.is_not_scattered_over(axes, target)
     left_out = () if along is Along.EXCHANGED else left_out
-    return Scattering(
-        along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out, _is_told(along, parts, target)
+    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out).told(
+        target, of_product=True
     )
-
-
-def _is_told(along: Along, parts: AxesOfDims, target: Target) -> bool:
-    if not tpu.may_exchange(target) or along not in (Along.PLAIN, Along.TURNED):
-        return False
-    return scattered.is_told_to_lie(parts[0][0], along is Along.TURNED)
 
 
 def _one_after_another(parts: AxesOfDims, target: Target) -> tuple[AxesOfDims, ...]:

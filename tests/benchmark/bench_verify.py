@@ -1,12 +1,13 @@
 """Random plans beside the TPU compiler: wire bytes and memory, predicted and compiled.
 
-    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0] [--small | --collectives | --uneven]
+    python tests/benchmark/bench_verify.py [--plans 200] [--seed 0] [--small | --collectives | --uneven | --sums]
 
 Reshards and matmuls of rank 2 and 3 on v5p:2x2x2 and v5p:4x4x4, bf16, half the plans each, by the objectives in
 turn; needs libtpu. Dims are such that a device holds about a megabyte or more, as it does in practice; `--small`
 takes 64 to 512 instead, where tiles and the compiler's short cuts for small arrays show. `--collectives` are one each,
 of arrays of two to five dims, some of one element on a device, on five slices; some behind a product. `--uneven`
 are products and moves of partial sums over axes of unlike sizes, where moves are of digits of a dim, several in a row.
+`--sums` are partial sums of two to four dims that are given, moved to where they lie otherwise, some read after it.
 """
 
 import argparse
@@ -35,6 +36,13 @@ UNEVEN = [
     ("v5e:2x4", {"X": 2, "Y": 4}),
     ("v5p:2x2x4", {"X": 8, "Y": 2}),
     ("v5p:2x2x4", {"X": 2, "Y": 4, "Z": 2}),
+]
+SUMS = [
+    ("v5e:2x4", {"X": 4, "Y": 2}),
+    ("v5e:2x4", {"X": 2, "Y": 4}),
+    ("v5e:2x4", {"X": 2, "Y": 2, "Z": 2}),
+    ("v5p:2x2x2", {"X": 4, "Y": 2}),
+    ("v5p:2x2x2", {"X": 2, "Y": 2, "Z": 2}),
 ]
 HELD = (1, 1, 2, 4, 16, 128, 256)  # elements of a dim that a device holds
 MOST = 2**27  # elements of an array, which the compiler takes some seconds for
@@ -119,6 +127,31 @@ def uneven(count, seed=0):
         yield Case(text, dims, topology, mesh, {"dtype": "bf16"})
 
 
+def sums(count, seed=0):
+    """Partial sums over some axes that are given, moved to wherever each of these axes lies at a dim, or at none."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        topology, mesh = draw.choice(SUMS)
+        names = "ABCD"[: draw.choice((2, 3, 3, 4, 4))]
+        dims = {dim: draw.choice((8, 16, 32, 64)) for dim in names[:-2]}
+        dims |= {names[-2]: draw.choice((128, 512, 1024)), names[-1]: draw.choice((256, 1024, 2048))}
+        axes = draw.sample(list(mesh), len(mesh))
+        summed, others = axes[: draw.randint(1, len(axes))], {}
+        for axis in axes[len(summed) :]:
+            others.setdefault(draw.choice(names), []).append(axis)
+        after = {dim: list(some) for dim, some in others.items()}
+        for axis in summed:
+            if draw.random() < 0.85:
+                after.setdefault(draw.choice(names), []).append(axis)
+        before, left = (", ".join(spelled(dim, some.get(dim)) for dim in names) for some in (others, after))
+        text = f"P[{left}] = Q[{before}]{{U_{''.join(summed)}}}" + draw.choice(("", "", "; R = relu(P)"))
+        yield Case(text, dims, topology, mesh, {"dtype": "bf16", "idle": "keep"})
+
+
+def spelled(dim, axes):
+    return f"{dim}_{''.join(axes)}" if axes else dim
+
+
 def array(draw, mesh, name, dims):
     """An array of these dims, each axis of the mesh at one of them or at none."""
     placed = {dim: "" for dim in dims}
@@ -147,9 +180,11 @@ def main():
     kinds.add_argument("--small", action="store_true")
     kinds.add_argument("--collectives", action="store_true")
     kinds.add_argument("--uneven", action="store_true")
+    kinds.add_argument("--sums", action="store_true")
     options = parser.parse_args()
     counts, remarks, ratios = Counter(), Counter(), []
-    drawn = uneven if options.uneven else collectives if options.collectives else partial(cases, small=options.small)
+    asked = (options.uneven, uneven), (options.collectives, collectives), (options.sums, sums)
+    drawn = next((each for is_asked, each in asked if is_asked), partial(cases, small=options.small))
     for case in drawn(options.plans, options.seed):
         try:
             found = case.plan().verify()

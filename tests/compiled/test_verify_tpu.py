@@ -60,9 +60,17 @@ def test_moves_of_digits_are_compiled_as_planned(count):
     assert not [case for case in bench().uneven(count, seed=count) if not case.plan().verify().agrees]
 
 
+@pytest.mark.parametrize("count", (6, pytest.param(40, marks=pytest.mark.exhaustive)))
+def test_given_sums_are_scattered_as_planned(count):
+    """Whatever reads them: of 80 six were summed whole, those along a first dim that an exchange read next."""
+    assert not [case for case in bench().sums(count, seed=count) if not case.plan().verify().agrees]
+
+
 @pytest.mark.parametrize(
     ("text", "mesh", "dims", "topology"),
     [
+        ("A[B, C, D, E_X]{U_Y} → A[B, C, D, E_XY]", "X=2,Y=4", "B=8,C=16,D=512,E=1024", "v5e:2x4"),
+        ("R[B_X, C, D, E]{U_Y} → S[B_XY, C, D, E]; S → T[C, B_XY, D, E]", "X=2,Y=2", "B=16,C=8,D=128,E=256", "v5e:2x2"),
         ("A[B, D_YZ]{U_X} → A[B_ZX, D_Y]", "X=2,Y=4,Z=2", "B=256,D=2048", "v5e:4x4"),
         ("A[B, D_X]{U_Y} → A[B, D]", "X=8,Y=2", "B=2048,D=256", "v5p:2x2x4"),
         ("A[B, D_X] · W[D, F_YX] → C[B_Y, F_X]", "X=8,Y=2", "B=512,D=2048,F=1024", "v5e:4x4"),

@@ -86,11 +86,14 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((2, 8, 128),), True), (((2, 4, 128),), False), (((2, 8, 64),), False), (((8, 128),), False),
         (((2, 3, 24, 384),), True), (((1, 8, 128),), False),
     ]),
-    (scattered.copies_to_stack, [((4,), 3), ((7,), 3), ((8,), 1)]),
+    (scattered.copies_to_stack, [((4,), 1.75), ((7,), 1.75), ((8,), 1)]),
     (scattered.held_to_stack, [
         ((64 * MIB, 4), (32 * MIB, 64 * MIB)), ((48 * MIB, 4), (24 * MIB, 0)), ((64 * MIB, 8), (0, 64 * MIB)),
     ]),
-    (scattered.is_told_to_lie, [((0, False), False), ((1, False), True), ((0, True), True)]),
+    (
+        scattered.is_told_to_lie,
+        [((0, False, True), False), ((1, False, True), True), ((0, True, True), True), ((0, False, False), True)],
+    ),
     (scattered.lies_apart, [
         (((32, 256),), True), (((16, 256),), False), (((32, 128),), True), (((32, 64),), False), (((32,),), False),
         (((32, 16, 256),), False),

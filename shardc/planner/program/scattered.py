@@ -6,6 +6,10 @@
 Statement by statement the sum is made for all, as the text says. If no more is done with it than that each device takes
 its part, a ReduceScatter leaves that part, in half the bytes.
 
+    y[G_X, C, M]{U_Y} → y[G_XY, C, M]          AllReduce_Y y; Slice_Y,G1 y       ReduceScatter_Y,G1 y
+
+So in digits: G lies over X in blocks of G1, of which each device keeps its part.
+
     Tmp[B, F_Y] · W[F_Y, D] → Out[B, D_Y]      Einsum; AllReduce_Y; Slice_Y,D    Einsum; ReduceScatter_Y,D
 
 Step by step the first may take less time: along D, which is not the first dim, a ReduceScatter copies what it takes. As
@@ -17,9 +21,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllReduce, ReduceScatter, Slice
+from shardc.ir.digits import Reshape
 from shardc.ir.plan import Block, Einsum, Rule, Step, last_uses
 from shardc.ir.sharding import SUM
 from shardc.planner.options import Objective
@@ -38,7 +44,7 @@ def with_sums_scattered(
 def scatters(block: Block, model: CostModel) -> Iterator[tuple[Step, Run]]:
     """Each product whose sum for all is sliced next, and the two as one move."""
     for run in _sums_kept(block, model):
-        whole, kept = run.steps
+        whole, *_, kept = run.steps
         place = block.steps.index(whole)
         ahead = block.steps[place - 1] if place else whole
         follow = ahead.results == whole.operands and block.steps[place + 1] == kept
@@ -47,16 +53,29 @@ def scatters(block: Block, model: CostModel) -> Iterator[tuple[Step, Run]]:
 
 
 def _sums_kept(block: Block, model: CostModel) -> Iterator[Run]:
-    """Sums for all that are sliced, and are nothing else's, each with its Slice as one move."""
+    """Sums for all that are sliced, as they lie or in digits, and are nothing else's, each as one move."""
     uses = Counter(number for step in block.steps for number in step.operands) + Counter(block.outputs)
-    sums = {step.result: step for step in block.steps if isinstance(step.op, AllReduce) and uses[step.result] == 1}
+    made = {step.results[0]: step for step in block.steps if uses[step.results[0]] == 1}
     for kept in block.steps:
-        whole = sums.get(kept.operands[0]) if isinstance(kept.op, Slice) else None
-        move = _as_one(whole, kept) if whole is not None else None
-        if whole is not None and move is not None:
-            before, rule = block.values[whole.operands[0]], Rule("reduce and scatter the result", whole.rule.case)
-            cost = move_cost(move, before, ends((kept,), block), model)
-            yield Run((whole, kept), (Instead(move, block.values[kept.result], cost, rule),))
+        if not isinstance(kept.op, Slice):
+            continue
+        before, digits = made.get(kept.operands[0]), list[tuple[Reshape, Step]]()
+        while before is not None and isinstance(before.op, Reshape):
+            digits.insert(0, (before.op, before))
+            before = made.get(before.operands[0])
+        if before is None or not isinstance(before.op, AllReduce) or (move := _as_one(before, kept)) is None:
+            continue
+        partial, instead = block.values[before.operands[0]], list[Instead]()
+        for op, step in digits:
+            found = block.values[step.result]
+            partial = replace(found, sharding=replace(found.sharding, unreduced=partial.sharding.unreduced))
+            instead.append(Instead(op, partial, step.cost, step.rule))
+        cost = move_cost(move, partial, ends((kept,), block), model)
+        rule = Rule("reduce and scatter the result", before.rule.case)
+        yield Run(
+            (before, *(step for _, step in digits), kept),
+            (*instead, Instead(move, block.values[kept.result], cost, rule)),
+        )
 
 
 def _as_one(whole: Step, kept: Step) -> ReduceScatter | None:

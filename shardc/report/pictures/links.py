@@ -71,7 +71,7 @@ def _by_itself(done: Done, model: LinkModel, parts: int = 1) -> Iterator[Picture
     assert not isinstance(done.step.op, Loop)
     for call in model.calls(done.step.op, before):
         if call.kind is not Kind.LOCAL:
-            found += _of_call(call, block * call.times * call.above // call.below // parts, model)
+            found += _of_call(call, int(block * call.times) * call.above // call.below // parts, model)
     yield from found or [_ports(done, model)]
 
 
