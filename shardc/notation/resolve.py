@@ -249,14 +249,19 @@ def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expr
     if calls.is_of_numbers(expr) and declared.kind is expr.dtype.kind:
         return replace(expr, dtype=declared)
     wider = declared.kind is expr.dtype.kind and declared.bytes > expr.dtype.bytes
-    if isinstance(expr, Product) and wider:
+    if wider and isinstance(expr, Product) and _adds_up(expr):
         return replace(expr, dtype=declared)
     raise ShardcError(
         "SHC214",
         f"`{result.name}` is declared {declared}, and its expression is {expr.dtype}",
         span=part(result.span, result.dtype or result.name),
-        help=f"declare it {expr.dtype}; only a product may be summed in a wider type",
+        help=f"declare it {expr.dtype}, or cast it: `{declared}(…)`; only a product may be summed in a wider type",
     )
+
+
+def _adds_up(product: Product) -> bool:
+    """Whether it multiplies or sums, and does not only lay an array with its dims in another order."""
+    return len(product.operands) > 1 or {*product.operands[0].dims} != {*product.dims}
 
 
 def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope: Scope) -> Known | None:

@@ -234,3 +234,26 @@ def test_an_array_has_a_gradient_where_there_is_a_cast_to_its_type(row):
     assert names == (["dA", "dB"] if row in COMPUTES and row.kind is Kind.FLOAT else ["dB"])
     if row in COMPUTES:
         assert shardc.parse(f"C[I] = {row.name}(A: f64[I])").statements[0].dtype == row
+
+
+EXPRESSIONS = [
+    ("a: {0}[I, J]", False), ("relu(a: {0}[I, J])", False), ("a: {0}[I, J] + b: {0}[I, J]", False),
+    ("square(a: {0}[I, J])", False), ("where(a: {0}[I, J] > 0, a, 0)", False), ("-(a: {0}[I, J])", False),
+    ("sum_K(a: {0}[I, J, K])", True), ("a: {0}[I, K] · b: {0}[K, J]", True), ("a: {0}[I, J] ⊙ b: {0}[I, J]", True),
+]  # fmt: skip
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("text", "adds_up"), EXPRESSIONS)
+@pytest.mark.parametrize(("narrow", "wide"), [("bf16", "f32"), ("int8", "int32")])
+def test_a_wider_type_is_declared_of_products_and_sums_alone_in_whatever_order_of_dims(text, adds_up, narrow, wide):
+    """`z: f32[J, I] = relu(a[I, J])` of bf16 was taken, and came out as bf16."""
+    for result in ("I, J", "J, I", "J_X, I"):
+        written = f"z: {wide}[{result}] = {text.format(narrow)}"
+        if adds_up:
+            plan = shardc.plan(written, mesh={"X": 2}, dims={"I": 4, "J": 4, "K": 4})
+            assert plan.program.results[-1].dtype.name == wide and plan.prove().holds
+            continue
+        with pytest.raises(shardc.ShardcError, match=f"is declared {wide}, and its expression is {narrow}") as refused:
+            shardc.parse(written, mesh={"X": 2})
+        assert refused.value.code == "SHC214" and f"cast it: `{wide}(…)`" in (refused.value.help or "")
