@@ -39,7 +39,7 @@ MOST_MERGED = 300  # operations, times in how many ways the dims lie that meet i
 MOST_PERMUTED = 8  # operations of a program that is planned again as if permutes took less
 LEANER = range(-6, 9)  # the price of a byte held, as a power of two of what the plan pays for each that it needs
 TIE = 2.0**-10  # of the price, for as many bytes as a plan holds: of choices as cheap the one that holds less
-FEW = 20_000  # entries of all tables, that are gone through as they are
+FEW = 20_000  # entries of all tables, that are gone through as they are where no price is known
 MANY = 50_000  # entries, beyond which orders of products that take more arithmetic are not tried
 MOST_ENTRIES = 600_000  # of all orders of products that are tried in one program
 
@@ -307,7 +307,7 @@ def _solved(graph: FactorGraph, more: Sequence[Factor] = (), known: int = NEVER)
     Where it is seen that none is as cheap as what is known, no states, at the price of what cannot be.
     """
     nodes, factors = graph.nodes, [*graph.nodes.factors, *more]
-    if nodes.entries < FEW:
+    if nodes.entries < FEW and known == NEVER:
         return solve(nodes.sizes, factors)
     left = easier(nodes.sizes, factors)
     return left.with_states(solve_pruned(left.sizes, left.factors, known - left.price))
