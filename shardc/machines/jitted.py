@@ -140,6 +140,8 @@ def _refuse(what: str, error: Exception) -> NoReturn:
             "write jax.P(…) instead of a NamedSharding of other devices, inside the function or in its out_shardings, "
             "so that it takes the mesh in force"
         )
+    if "should match the mesh passed to shard_map" in str(error):
+        help = "leave out `mesh=` of jax.shard_map, so that it takes the mesh in force, which is the slice's"
     raise ShardcError("SHC308", f"{what}: {said(error)}", help=help) from error
 
 

@@ -116,9 +116,10 @@ def _missing_side(stop: _Stop) -> ShardcError | None:
             help="write both sides: `A[I, J] · B[J, K] → C[I, K]`",
         )
     if stop.kind in _ENDS and "ARROW" in stop.expected and not stop.open:
-        return ShardcError(
-            "SHC104", "the statement has no result", span=stop.statement, help="end it with `→ C[…]`, or begin `C[…] =`"
-        )
+        help = "end it with `→ C[…]`, or begin `C[…] =`"
+        if stop.statement is not None and "==" in stop.statement.text:
+            help += "; `==` compares, elements with elements"
+        return ShardcError("SHC104", "the statement has no result", span=stop.statement, help=help)
     return None
 
 

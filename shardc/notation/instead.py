@@ -17,7 +17,9 @@ _INSTEAD = {
     "and": LOGIC,
     "or": LOGIC,
     "if": "`where(M, A, B)` is A where M is true, else B",
-    ".": "functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are matched by name",
+    "?": "`where(M, A, B)` is A where M is true, else B",
+    ".": "a product is `A · B`; functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are "
+    "matched by name",
 }
 
 LOOKUP = "a row looked up by its number is a product with a mask: `where(index_V == Tok, 1, 0) ·_V E`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.mesh import Mesh
@@ -30,17 +30,15 @@ def unknown_axis(word: str, span: Span | None, mesh: Mesh, otherwise: str = "") 
     )
 
 
-def unknown_array(name: str, span: Span | None, known: Iterable[str]) -> ShardcError:
-    """SHC217 for a name without brackets that nothing binds before it."""
+def unknown_array(name: str, span: Span | None, known: Iterable[str], dims: Container[str]) -> ShardcError:
+    """SHC217 for a name without brackets that nothing binds before it; it may be that of a dim, whose size is meant."""
     near = nearest(name, known)
-    return ShardcError(
-        "SHC217",
-        f"array `{name}` is not defined",
-        span=span,
-        help=f"did you mean `{near}`?"
-        if near
-        else f"write its dims at its first use: `{name}[I, J]`; of a single number `{name}[]`",
-    )
+    help = f"write its dims at its first use: `{name}[I, J]`; of a single number `{name}[]`"
+    if name in dims:
+        help = f"`{name}` is a dim; its size is `|{name}|`"
+    elif near:
+        help = f"did you mean `{near}`?"
+    return ShardcError("SHC217", f"array `{name}` is not defined", span=span, help=help)
 
 
 def bound_in_loop(name: str, span: Span | None, loops: Sequence[str], dims: Iterable[str]) -> ShardcError:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import shardc
@@ -126,3 +128,19 @@ def test_explain_from_python_for_a_slice():
     jitted, *args = block()
     found = shardc.explain(jitted, *args, topology="v5p:2x2x1")
     assert "full rematerialization" in str(found) and found.findings
+
+
+def test_a_shard_map_that_names_its_mesh_is_told_to_leave_it_out():
+    """It was told to call the function, which raises nothing."""
+    mesh = jax.make_mesh((4,), ("X",), axis_types=(jax.sharding.AxisType.Explicit,))
+    sizes = jax.ShapeDtypeStruct((64, 128), jnp.float32, sharding=jax.NamedSharding(mesh, jax.P("X")))
+    specs = {"in_specs": jax.P("X"), "out_specs": jax.P()}
+
+    def mean(x):
+        return jax.lax.pmean(x, "X")
+
+    with pytest.raises(shardc.ShardcError, match="cannot be traced") as refused:
+        shardc.explain(jax.jit(jax.shard_map(mean, mesh=mesh, **specs)), sizes, topology="v5p:2x2x1")
+    assert refused.value.code == "SHC308" and "leave out `mesh=`" in refused.value.help
+    with jax.set_mesh(mesh):
+        assert shardc.explain(jax.jit(jax.shard_map(mean, **specs)), sizes, topology="v5p:2x2x1")

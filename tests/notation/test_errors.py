@@ -18,7 +18,10 @@ from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
 MESH = Mesh.of({"X": 2, "Y": 4})
 
 LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
-METHOD = "functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are matched by name"
+METHOD = (
+    "a product is `A · B`; functions stand before their arrays, `sum_J(A)`; a transpose is not needed, "
+    "dims are matched by name"
+)
 LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 SYNTAX_ERRORS = [
     ("", "SHC102", None),
@@ -294,6 +297,17 @@ def test_limits_exit_6(text: str) -> None:
             "a function names the dim that it runs along: `softmax_J(A)`",
         ),
         ("C = A.T", "`.` follows a statement that is complete", METHOD),
+        (
+            "C[I] = A[I] > 0 ? A : B[I]",
+            "`?` follows a statement that is complete",
+            "`where(M, A, B)` is A where M is true, else B",
+        ),
+        (
+            "C[I] == A[I]",
+            "the statement has no result",
+            "end it with `→ C[…]`, or begin `C[…] =`; `==` compares, elements with elements",
+        ),
+        ("C[I] = A[I, D] · B[D] / sqrt(D)", "array `D` is not defined", "`D` is a dim; its size is `|D|`"),
         ("C[I] = A[I, J].sum(J)", "`.` follows a statement that is complete", METHOD),
         ("C[I] = A[I] if A > 0 else 0", "no operator before `if`", "`where(M, A, B)` is A where M is true, else B"),
         ("for l in L: x = A[l, I]", "expected `{`, found `in`", LOOP),
