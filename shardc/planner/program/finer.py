@@ -19,7 +19,7 @@ from itertools import islice, product
 from typing import TypeAlias
 
 from shardc.cost.model import CostModel
-from shardc.ir.expressions import Named, Use
+from shardc.ir.expressions import Named, Product, Use, parts_of
 from shardc.ir.finer import in_common, joined
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.plan import Schedule
@@ -304,10 +304,11 @@ def worth_cutting(
 
 def _most_axes(program: Program) -> int:
     """How many axes the search has time for; that of an array which only moves is to be quick, and takes no time beside
-    what is computed."""
+    what is computed, nor does a function beside products: it may stand in a statement of its own or not."""
     moves = only_moves(program)
-    every = (each for each in every_statement(program) if moves or not isinstance(each.expr, Use | Named))
-    widths, ways = [*map(width_of, every)], MAX_WAYS // 4 if moves else MAX_WAYS
+    every = [each for each in every_statement(program) if moves or not isinstance(each.expr, Use | Named)]
+    products = [each for each in every if any(isinstance(part, Product) for part in parts_of(each.expr))]
+    widths, ways = [*map(width_of, products or every)], MAX_WAYS // 4 if moves else MAX_WAYS
     return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
 
 
