@@ -136,12 +136,21 @@ def _by_kind(found: Verification) -> str:
     return _table(("predicted", *(each.kind.value for each in held), "all compiled"), rows)
 
 
+_SEEN = 0.01  # of a step, that waits at least where it is told
+
+
 def _times(found: Verification) -> str:
+    """What was predicted of a step beside what was replayed, whose parts make the whole."""
     replayed = found.replayed
     rows = [
         ("compute", in_seconds(found.predicted.compute_s), in_seconds(replayed.compute_s)),
         ("communication", in_seconds(found.predicted.communication_s), in_seconds(replayed.communication_s)),
         ("exposed", "", in_seconds(replayed.exposed_s)),
+        *(
+            [("waiting for memory", "", in_seconds(replayed.waiting_s))]
+            if replayed.waiting_s > _SEEN * replayed.step_s
+            else []
+        ),
         ("step", in_seconds(found.predicted.time_s), in_seconds(replayed.step_s)),
     ]
     return _table(("time", "predicted", "replayed"), rows)

@@ -144,3 +144,17 @@ def test_a_shard_map_that_names_its_mesh_is_told_to_leave_it_out():
     assert refused.value.code == "SHC308" and "leave out `mesh=`" in refused.value.help
     with jax.set_mesh(mesh):
         assert shardc.explain(jax.jit(jax.shard_map(mean, **specs)), sizes, topology="v5p:2x2x1")
+
+
+def test_the_times_of_a_verified_step_make_the_whole():
+    """Of 161 us 41 had no line: the weight is brought to the chip first."""
+    text = "l[B_X, V_Y] = h[B_X, D] · W[D, V_Y]; z = logsumexp_V(l)"
+    sizes = ["--mesh", "X=4,Y=2", "--dims", "B=2048,D=1024,V=32768", "--topology", "v5e:4x2"]
+    told = json.loads(run("verify", text, *sizes, "--json").stdout)["verification"]["time"]["compiled"]
+    assert told["waiting_s"] > 0.2 * told["step_s"]
+    assert told["compute_s"] + told["exposed_s"] + told["waiting_s"] == pytest.approx(told["step_s"])
+    assert "waiting for memory" in run("verify", text, *sizes).stdout
+    assert (
+        "waiting"
+        not in run("verify", "A[I_X, J] → A[I, J]", *SIZES, "--dims", "I=4096,J=4096", "--topology", "v5p:2x2x1").stdout
+    )

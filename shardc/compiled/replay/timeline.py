@@ -74,8 +74,12 @@ class Timeline:
     @property
     def exposed_s(self) -> float:
         """The time during which some link is busy and compute is not."""
-        both = _length(merged([*self._communication(), *self.spans(COMPUTE)]))
-        return (both - _length(self.spans(COMPUTE))) / _PICO
+        return (self._busy_ps() - _length(self.spans(COMPUTE))) / _PICO
+
+    @property
+    def waiting_s(self) -> float:
+        """The time during which neither is: what is to be read is brought to the chip."""
+        return (self.step_ps - self._busy_ps()) / _PICO
 
     @property
     def overlapped_s(self) -> float:
@@ -89,6 +93,10 @@ class Timeline:
         """When a track is busy, in order, neighbours joined."""
         return merged((e.start_ps, e.end_ps) for e in self.events if track in e.tracks)
 
+    def _busy_ps(self) -> int:
+        """The time during which some link is busy, or compute is."""
+        return _length(merged([*self._communication(), *self.spans(COMPUTE)]))
+
     def _communication(self) -> list[Span]:
         return merged((e.start_ps, e.end_ps) for e in self.events if e.is_communication)
 
@@ -98,6 +106,7 @@ class Timeline:
             "compute_s": self.compute_s,
             "communication_s": self.communication_s,
             "exposed_s": self.exposed_s,
+            "waiting_s": self.waiting_s,
             "busy_s": {track: self.busy_s(track) for track in self.tracks},
             "notes": list(self.notes),
         }
