@@ -294,3 +294,23 @@ def test_vmap_of_partial_sums_is_refused_wherever_it_maps():
                 assert error.value.code == "SHC306"
         for call in (change, jax.jit(change), jax.checkpoint(change)):
             np.testing.assert_array_equal(call(x[0]), np.full((8, 16), 2.0 * 16 * 8))
+
+
+def test_what_is_whole_is_told_what_leaves_partial_sums():
+    """It was told to reshard, which is refused; what it is told now is done, and right."""
+    mesh = jax.make_mesh((2, 2), ("X", "Y"), axis_types=(EXPLICIT, EXPLICIT))
+    one, other = np.arange(24.0).reshape(4, 6), np.arange(36.0).reshape(6, 6)
+    with jax.set_mesh(mesh):
+        text = "A[I, J]{U_X} → A[I, J]"
+        with pytest.raises(ShardcError, match="asks for") as refused:
+            jax.jit(lambda a: shardc.einsum(text, a))(jax.reshard(jnp.asarray(one), jax.P()))
+        assert refused.value.code == "SHC305"
+        assert refused.value.help.endswith("by out_sharding=jax.P(None, None, unreduced={'X'})")
+
+        def product(a, b):
+            sums = jnp.einsum("ij,jk->ik", a, b, out_sharding=jax.P(None, None, unreduced={"X"}))
+            return shardc.einsum(text, sums)
+
+        found = jax.jit(product)(jax.reshard(one, jax.P(None, "X")), jax.reshard(other, jax.P("X")))
+    for shard in found.addressable_shards:
+        assert np.array_equal(np.asarray(shard.data), (one @ other)[shard.index])

@@ -190,8 +190,15 @@ def check_lying(found: Sharding, wanted: Array, here: Around) -> None:
     raise ShardcError(
         "SHC305",
         f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
-        help=f"write what it is, or shardc.reshard({wanted.name}, {_told(wanted.sharding)}) first",
+        help=f"write what it is, or {_instead(typed, asked, wanted)}",
     )
+
+
+def _instead(typed: Sharding, asked: Sharding, wanted: Array) -> str:
+    """How an array comes to lie as is asked: nothing makes what is whole partial sums."""
+    if asked.unreduced - typed.unreduced:
+        return f"give what a product leaves by out_sharding={_told(wanted.sharding)}"
+    return f"shardc.reshard({wanted.name}, {_told(wanted.sharding)}) first"
 
 
 def placed_shape(given: jax.ShapeDtypeStruct, wanted: Array, here: Around) -> jax.ShapeDtypeStruct:
