@@ -24,7 +24,6 @@ from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, Op, Step, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.forms import Call, Gathered, InOneRound, InRounds, InTurns, Laid, OneForm, Pieces, Plain, Scattered
-from shardc.lowering.scattered import copies_to_stack
 from shardc.lowering.scatters import Along, Round, Scattering
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import copies_before_exchange, copies_input_too
@@ -134,9 +133,7 @@ def _before(stage: Scattering, shared: int, mesh: Mesh) -> list[Call]:
         case Along.PLAIN | Along.APART | Along.TURNED | Along.TURNED_APART:
             return []
         case Along.STACKED:
-            is_cut = len(stage.dims) == 1
-            times = copies_to_stack(mesh.product(stage.axes)) if is_cut else 1
-            return [replace(_copy(below=shared), times=times)]
+            return [replace(_copy(below=shared), times=stage.copies)]
         case Along.FOLDED:
             return [_copy(below=shared)]
         case Along.EXCHANGED:

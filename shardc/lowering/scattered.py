@@ -91,15 +91,19 @@ def held_to_stack(size: int, devices: int) -> tuple[int, int]:
     return (0 if devices >= _FILLED else size // 2), (0 if size <= _STACKED_ON_CHIP else size)
 
 
-_STACKED = 1.75  # copies
+_STACKED, _FEW_STACKED = 1.75, 3  # copies
+_FEW = 4 * 2**20  # bytes
 
 
 @seen(
     "0.0.42.1",
     "of 80 drawn scatters of 16 to 256 MiB, given and left by products, two and four shares were cut out and padded "
     "into the stack as if copied 1.2 to 1.9 times on v5e and 1.7 to 2.4 on v5p; 2.3 to 3 where a side of a share is no "
-    "whole tile. Eight and more took 0.6 to 1.2, but for last sides of a few elements, 4 to 20",
+    "whole tile. Eight and more took 0.6 to 1.2, but for last sides of a few elements, 4 to 20. Of half a MiB, on "
+    "v5p, four took as if copied five times: each of three loops has its start",
 )
-def copies_to_stack(devices: int) -> float:
-    """How often the shares of a single dim are copied, to lie one behind the other."""
-    return 1 if devices >= _FILLED else _STACKED
+def copies_to_stack(devices: int, size: int) -> float:
+    """How often the shares of a single dim are copied, of so many bytes together, to lie one behind the other."""
+    if devices >= _FILLED:
+        return 1
+    return _STACKED if size >= _FEW else _FEW_STACKED

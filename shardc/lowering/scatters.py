@@ -66,6 +66,7 @@ class Scattering:
     rounds: tuple[Round, ...]
     left_out: tuple[int, ...] = ()  # dims of one element, without which it is scattered
     is_told_to_lie: bool = False  # in the order of its dims, as it is written
+    copies: float = 1  # of shares that are stacked
 
     @property
     def axes(self) -> Axes:
@@ -136,9 +137,11 @@ def _scattering(parts: AxesOfDims, share: LocalBlock | None, target: Target) -> 
     axes = tuple(axis for _, some in parts for axis in some)
     at_once = along is Along.EXCHANGED or not tpu.is_not_scattered_over(axes, target)
     left_out = () if along is Along.EXCHANGED else left_out
-    return Scattering(along, parts, (Round(axes),) if at_once else rounds(axes, target), left_out).told(
-        target, of_product=True
-    )
+    in_rounds, copies = (Round(axes),) if at_once else rounds(axes, target), 1.0
+    if along is Along.STACKED and len(parts) == 1 and share is not None:
+        devices = target.mesh.product(axes)
+        copies = scattered.copies_to_stack(devices, devices * math.prod(share.shape) * share.dtype.bytes)
+    return Scattering(along, parts, in_rounds, left_out, copies=copies).told(target, of_product=True)
 
 
 def _one_after_another(parts: AxesOfDims, target: Target) -> tuple[AxesOfDims, ...]:

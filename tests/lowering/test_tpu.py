@@ -86,7 +86,10 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((2, 8, 128),), True), (((2, 4, 128),), False), (((2, 8, 64),), False), (((8, 128),), False),
         (((2, 3, 24, 384),), True), (((1, 8, 128),), False),
     ]),
-    (scattered.copies_to_stack, [((4,), 1.75), ((7,), 1.75), ((8,), 1)]),
+    (
+        scattered.copies_to_stack,
+        [((4, 4 * MIB), 1.75), ((7, 4 * MIB), 1.75), ((8, 4 * MIB), 1), ((4, 4 * MIB - 1), 3)],
+    ),
     (scattered.held_to_stack, [
         ((64 * MIB, 4), (32 * MIB, 64 * MIB)), ((48 * MIB, 4), (24 * MIB, 0)), ((64 * MIB, 8), (0, 64 * MIB)),
     ]),
