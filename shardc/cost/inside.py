@@ -42,26 +42,28 @@ class Inside:
 
     def lying(self, values: Iterable[int]) -> dict[int, None]:
         """The values in memory that are read where these are."""
-        found, waiting = dict[int, None](), list(values)
+        found, seen, waiting = dict[int, None](), set[int](), list(values)
         while waiting:
             value = waiting.pop()
-            if value in self.made_of:
-                waiting += self.made_of[value]
-            else:
+            if value not in self.made_of:
                 found[value] = None
+            elif value not in seen:
+                seen.add(value)
+                waiting += self.made_of[value]
         return found
 
     def read_by(self, step: Step) -> tuple[set[int], list[int]]:
         """The values in memory that a step reads element by element, and the products that it computes as it reads."""
-        by_elements, products, waiting = set[int](), list[int](), list[int](step.operands)
+        by_elements, products, seen, waiting = set[int](), list[int](), set[int](), list[int](step.operands)
         while waiting:
             value = waiting.pop()
             if value in self.products:
                 products.append(value)
-            elif value in self.made_of:
-                waiting += self.made_of[value]
-            else:
+            elif value not in self.made_of:
                 by_elements.add(value)
+            elif value not in seen:
+                seen.add(value)
+                waiting += self.made_of[value]
         return by_elements, products
 
     def leaves_other_tiles(self, step: Step, schedule: Schedule) -> bool:

@@ -150,18 +150,26 @@ class Near:
         )
 
     def _computed_of(self, value: int) -> Iterator[int]:
-        for below in self.elements.get(value, ()):
-            yield from self._computed_of(below)
-        if value not in self.elements:
-            yield from self.lying(value) if value not in self.left else [value]
+        for each in _ends(value, self.elements):
+            yield from self.lying(each) if each not in self.left else [each]
 
     def lying(self, value: int) -> Iterator[int]:
-        """What is read for a value."""
-        if value not in self.inside:
-            yield value
-            return
-        for below in self.inside[value]:
-            yield from self.lying(below)
+        """What is read for a value, each once."""
+        return _ends(value, self.inside)
+
+
+def _ends(value: int, made_of: Mapping[int, tuple[int, ...]]) -> Iterator[int]:
+    """What a value is made of in the end, however many ways lead there."""
+    seen, waiting = set[int](), [value]
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if each in made_of:
+            waiting += reversed(made_of[each])
+        else:
+            yield each
 
 
 def _inside(block: Block) -> dict[int, tuple[int, ...]]:

@@ -78,16 +78,18 @@ def is_batched(step: Step, block: Block) -> bool:
 
 def is_of_product(value: ValueNumber, block: Block) -> bool:
     """Whether a product leaves it, but for what is done to each element."""
-    made = next((step for step in block.steps if value in step.results), None)
-    if made is None or isinstance(made.op, Loop):
-        return False
-    match reads(made, block):
-        case Reads.PRODUCT:
+    made = {result: step for step in block.steps for result in step.results}
+    seen, waiting = set[ValueNumber](), [value]
+    while waiting:
+        step = made.get(each := waiting.pop())
+        if each in seen or step is None or isinstance(step.op, Loop):
+            continue
+        seen.add(each)
+        kind = reads(step, block)
+        if kind is Reads.PRODUCT:
             return True
-        case Reads.ELEMENTS:
-            return any(is_of_product(each, block) for each in made.operands)
-        case _:
-            return False
+        waiting += step.operands if kind is Reads.ELEMENTS else ()
+    return False
 
 
 def readers_of(steps: Sequence[Step]) -> dict[int, list[Step]]:

@@ -93,7 +93,7 @@ def _product_of(step: Step, alone: Mapping[ValueNumber, Step]) -> Step | None:
         return step
     if not isinstance(step.op, Apply) or step.op.over:
         return None
-    below = (_product_of(alone[value], alone) for value in step.operands if value in alone)
+    below = (_product_of(alone[value], alone) for value in dict.fromkeys(step.operands) if value in alone)
     return next((product for product in below if product is not None), None)
 
 

@@ -138,10 +138,13 @@ def _second_arrow(stop: _Stop) -> ShardcError | None:
 
 
 def _no_dim(stop: _Stop) -> ShardcError | None:
-    """`A[I,, J]`, `A[, J]`, `A[I, ]`."""
+    """`A[I,, J]`, `A[, J]`, `A[I, ]`; `A[I, 128]`, where a size stands for a dim."""
     commas = "COMMA" in (stop.kind, stop.before_kind)
     if not commas or "NAME" not in stop.expected:
         return None
+    if stop.kind == "NUMBER":
+        help = f"name the dim, and say how long it is: `A[I, J]` with `dims J={stop.text}`, or --dims J={stop.text}"
+        return ShardcError("SHC101", f"`{stop.text}` stands where a dim has its name", span=stop.span, help=help)
     span = stop.span if stop.kind == "COMMA" else stop.before
     return ShardcError("SHC101", "nothing stands beside this `,`", span=span, help="name a dim, or drop the comma")
 
@@ -155,7 +158,8 @@ def _unclosed(stop: _Stop) -> ShardcError | None:
     if stop.kind in {"NAME", "NUMBER"} and "COMMA" in stop.expected and stop.before is not None:
         between = stop.source.text[stop.before.end : stop.span.start]
         if "\n" not in between:
-            written = "dims by commas: `A[I, J]`" if opening.text == "[" else f"arguments by commas; {LOGIC}"
+            written = {"[": "dims by commas: `A[I, J]`", "{": "these by commas: `{X,Y}`"}.get(opening.text)
+            written = written or f"arguments by commas; {LOGIC}"
             return ShardcError("SHC101", f"no `,` before `{stop.text}`", span=stop.span, help=f"separate {written}")
     if _closed_later(stop.source, opening, stop.span.start):
         return None

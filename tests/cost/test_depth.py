@@ -78,3 +78,32 @@ def test_readers_behind_count_once_for_each_way_and_are_no_more_than_there_are()
     found = nodes.behind(reads, [])
     readers = [found[f"a{n}"].readers for n in range(count)]
     assert readers == [min(2 ** (n + 1) - 1, len(reads)) for n in range(count)]
+
+
+DOUBLED = {
+    "a sum with itself": "s{1} = s{0} + s{0}",
+    "a residual": "s{1} = s{0} + relu(s{0})",
+    "a norm": "s{1} = s{0} + s{0} ⊙ rsqrt(mean_F(square(s{0})))",
+}
+AROUND = [
+    ("s0[B_X, F] = relu(x[B_X, F])", "y[B_X, F] = s40"),
+    ("s0[B_X, F] = x[B_X, D] · W[D, F]", "y[B_X, D] = s40 · V[F, D]"),
+    ("s0[B, F]{U_X} = x[B, F]{U_X} + x", "y[B_X, F] = s40"),
+]
+
+
+CROSSED = [
+    (name, *around)
+    for name in DOUBLED
+    for around in (AROUND if name == "a sum with itself" else AROUND[:2])  # partial sums pass through what is linear
+]
+
+
+@pytest.mark.parametrize("topology", [None, "v5e:2x4", "v5p:2x2x2"])
+@pytest.mark.parametrize(("name", "head", "end"), CROSSED)
+def test_what_is_read_on_two_ways_forty_times_over_is_planned_at_once(name, head, end, topology):
+    """Each way by itself was gone along, 2^40 of them: of 24 statements no plan was seen in forty seconds."""
+    typed = "[B, F]{U_X} =" if "{U_X}" in head else " ="
+    lines = [DOUBLED[name].format(number, number + 1).replace(" =", typed, 1) for number in range(40)]
+    plan = shardc.plan("\n".join([head, *lines, end]), mesh={"X": 8}, dims=DIMS, dtype="bf16", topology=topology)
+    assert plan.source() and str(plan) and plan.cost.peak_bytes

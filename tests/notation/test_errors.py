@@ -298,6 +298,12 @@ def test_limits_exit_6(text: str) -> None:
         ),
         ("C = A.T", "`.` follows a statement that is complete", METHOD),
         (
+            "C[I_X] = A[I_X,128]",
+            "`128` stands where a dim has its name",
+            "name the dim, and say how long it is: `A[I, J]` with `dims J=128`, or --dims J=128",
+        ),
+        ("C[I_{X Y}] = A[I]", "no `,` before `Y`", "separate these by commas: `{X,Y}`"),
+        (
             "C[I] = A[I] > 0 ? A : B[I]",
             "`?` follows a statement that is complete",
             "`where(M, A, B)` is A where M is true, else B",

@@ -187,18 +187,14 @@ def check_lying(found: Sharding, wanted: Array, here: Around) -> None:
     typed, asked = here.typed(found), here.typed(wanted.sharding)
     if here.cutting(typed) == here.cutting(asked) and typed.unreduced == asked.unreduced:
         return
+    instead = f"shardc.reshard({wanted.name}, {_told(wanted.sharding)}) first"
+    if asked.unreduced - typed.unreduced:  # nothing makes what is whole partial sums
+        instead = f"give what a product leaves by out_sharding={_told(wanted.sharding)}"
     raise ShardcError(
         "SHC305",
         f"`{wanted.name}` is {wanted.name}{spell(wanted.dims, found)}; the program asks for {wanted}",
-        help=f"write what it is, or {_instead(typed, asked, wanted)}",
+        help=f"write what it is, or {instead}",
     )
-
-
-def _instead(typed: Sharding, asked: Sharding, wanted: Array) -> str:
-    """How an array comes to lie as is asked: nothing makes what is whole partial sums."""
-    if asked.unreduced - typed.unreduced:
-        return f"give what a product leaves by out_sharding={_told(wanted.sharding)}"
-    return f"shardc.reshard({wanted.name}, {_told(wanted.sharding)}) first"
 
 
 def placed_shape(given: jax.ShapeDtypeStruct, wanted: Array, here: Around) -> jax.ShapeDtypeStruct:
