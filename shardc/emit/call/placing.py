@@ -212,7 +212,7 @@ def placed_shape(given: jax.ShapeDtypeStruct, wanted: Array, here: Around) -> ja
 
 
 def _told(sharding: Sharding) -> str:
-    return f"jax.{spec_of(sharding)!r}".replace("jax.PartitionSpec", "jax.P")
+    return f"jax.{spec_of(sharding)!r}".replace("jax.PartitionSpec", "jax.P").replace(", unreduced_kind=sum", "")
 
 
 def check_devices(given: Any, wanted: Array, here: Around) -> None:
