@@ -60,7 +60,7 @@ _ELEMENTS_NEAR = 0.8
 )
 def elements_near(target: Target) -> float:
     """How much of its time a function of elements takes that leaves them on the chip and not in memory."""
-    return _ELEMENTS_NEAR if target.generation == "v5e" and target.names_slice else 1.0
+    return _ELEMENTS_NEAR if _has_near(target) else 1.0
 
 
 @seen(

@@ -217,12 +217,13 @@ def _on_no_input(dim: str, expr: Expr, dims: tuple[str, ...], result: tree.Array
             help=f"drop `{dim}` from the result, or from the label that sums it",
         )
     near, earlier = nearest(dim, there), dict(scope.summed(expr, result.name)).get(dim)
-    help = f"did you mean `{near}`?" if near else f"the operands have {listed(there)}{_repeated(expr, dims)}"
     known = None if earlier is None else scope.find(earlier)
-    if earlier is not None and known is not None:
+    if known is not None:
         kept = ", ".join(f"{each}_?" for each in (dim, *known.dims))
         keeps = f"`{earlier}` sums {dim}; name the dims that it keeps there: `{earlier}[{kept}] = …`"
         help = keeps + _repeated(expr, dims)
+    else:
+        help = f"did you mean `{near}`?" if near else f"the operands have {listed(there)}{_repeated(expr, dims)}"
     return ShardcError("SHC207", f"dim `{dim}` of the result `{result.name}` is on no operand", span=span, help=help)
 
 
