@@ -7,7 +7,8 @@ JAX; those marked `tpu` need the TPU's compiler, libtpu. The others need neither
 
 Of one test's many cases a run takes some, spread over all of them, and of a law's examples a part: CI more of them
 than `pytest` alone, which of tests that compile for devices takes one in three. Of those marked `instant` it takes
-each case, and every example. `--every-case` takes all, and those marked `long`.
+each case, and every example. `--every-case` takes all, and those marked `long`; `--part 1`, `--part 2` and so on take
+others than the first, so that a run for each of twelve parts takes every case that is not `long`.
 """
 
 import functools
@@ -37,6 +38,7 @@ settings.load_profile("repeated")
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="also run the tests marked exhaustive")
     parser.addoption("--every-case", action="store_true", help="run every case of every test, and those marked long")
+    parser.addoption("--part", type=int, default=0, help="which of each test's cases to begin with: 0 to 11")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -46,7 +48,7 @@ def pytest_collection_modifyitems(config, items):
     out = ("long",) if exhaustive else ("long", "exhaustive")
     left = [item for item in items if not any(item.get_closest_marker(name) for name in out)]
     left = left if exhaustive else one_test_in_three(left)
-    taken = set(taken_of(left, one_in_long if exhaustive else one_in_quick))
+    taken = set(taken_of(left, one_in_long if exhaustive else one_in_quick, config.getoption("--part")))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in taken])
     items[:] = [item for item in items if item.nodeid in taken]
     draw_part(items, DRAWN_LONG if exhaustive else DRAWN_QUICK)
@@ -59,13 +61,15 @@ def one_test_in_three(items):
     return [item for item in items if test_of(item) not in out]
 
 
-def taken_of(items, one_in):
-    """Of each test the first case and every n-th after, where `one_in` says n, by its marks and how many it has."""
+def taken_of(items, one_in, part):
+    """Of each test every n-th case, where `one_in` says n, by its marks and how many it has; the first is the one at
+    place `part`, gone round."""
     tests = Counter(test_of(item) for item in items)
     seen = Counter()
     for item in items:
         test = test_of(item)
-        if seen[test] % one_in(item, tests[test]) == 0:
+        spread = min(one_in(item, tests[test]), tests[test])  # so that each part has a case
+        if seen[test] % spread == part % spread:
             yield item.nodeid
         seen[test] += 1
 

@@ -20,7 +20,8 @@ FOUND = {
     ("v5p:2x2x2", 4): 1.18,
     ("v5p:2x2x2", 5): 0.82,  # pieces of an exchange that is begun early wait in memory until it is read
     ("v5e:2x4", 5): 1.12,
-    ("v5e:2x4", 9): 1.29,
+    ("v5p:2x2x2", 7): 0.978,
+    ("v5e:2x4", 9): 1.14,
 }
 
 

@@ -63,7 +63,7 @@ def test_a_program_in_f32_is_replayed_as_it_is_priced(text, topology):
 def test_a_product_in_f32_takes_longer_where_no_operand_is_held(sizes, topology):
     """Two of 256 MiB on v5e took 1.67 times as long as one of 32 MiB and as many operations."""
     plan = planned("C[I, K] = A[I, J] · B[J, K]", topology, dict(zip("IJK", sizes, strict=True)))
-    assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.08)
+    assert plan.verify().replayed.compute_s == pytest.approx(plan.cost.compute_s, rel=0.09)
 
 
 def test_a_move_costs_half_where_products_round_and_the_bytes_of_the_text():
