@@ -18,7 +18,7 @@ A sum over dims of a product is the product that sums these as well (`summed`): 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
@@ -199,15 +199,24 @@ def summed(product: Product) -> Product:
     meeting = [frozenset(operand.dims) for operand in below.operands]
     if len(meeting) == 2 and frozenset(below.dims) in meeting:
         return product
-    gone = frozenset(below.dims) - frozenset(product.dims)
-    others = meeting[::-1] if len(meeting) == 2 else [gone]
-    inside = (_without(each, gone - other) for each, other in zip(below.operands, others, strict=True))
-    return replace(below, operands=tuple(inside), dims=product.dims, span=product.span)
+    return sums_first(replace(below, dims=product.dims, span=product.span))
 
 
-def _without(expr: Expr, gone: frozenset[str]) -> Expr:
-    """An expression summed over these of its dims."""
-    left = tuple(dim for dim in expr.dims if dim not in gone)
+def sums_first(product: Product) -> Product:
+    """A product of two, of which each is summed first over the dims that it alone has: `A[I, J] · B[J, K] → y[I]` as
+    `A · sum_K(B)`, which multiplies K times less, and as `jnp.einsum` does it. What has to add up in a wider type than
+    its own, int8 in int32, is summed with the product.
+    """
+    if len(product.operands) != 2 or product.local or any(each.dtype != product.dtype for each in product.operands):
+        return product
+    left, right = product.operands
+    inside = (_kept(left, {*product.dims, *right.dims}), _kept(right, {*product.dims, *left.dims}))
+    return replace(product, operands=inside)
+
+
+def _kept(expr: Expr, wanted: Set[str]) -> Expr:
+    """An expression summed over its other dims."""
+    left = tuple(dim for dim in expr.dims if dim in wanted)
     return expr if left == expr.dims else summed(Product((expr,), left, expr.dtype))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from shardc.errors import ShardcError, Span
-from shardc.ir.chains import summed
+from shardc.ir.chains import summed, sums_first
 from shardc.ir.dtypes import DTYPES, DType, Kind, accumulator
 from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
@@ -141,7 +141,7 @@ class Expressions:
         left, right = calls.meeting_as(left, right)
         dtype = self._product_dtype(left, right, operator.span)
         both_sides = (calls.in_order(left, dims), calls.in_order(right, dims))
-        return Product(both_sides, dims, dtype, operator.local, span)
+        return sums_first(Product(both_sides, dims, dtype, operator.local, span))
 
     def _kept(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> frozenset[str]:
         shared = frozenset(left.dims) & frozenset(right.dims)

@@ -131,12 +131,18 @@ def _summed_alone(parsed: tree.Tree, program: Program, known: Collection[str]) -
     for statement, written in zip(every_statement(program), statements(parsed), strict=True):
         named = {each for word in labels(written.expr) for each in (word, *word)}.union(known)
         for part in parts_of(statement.expr):
-            pair = part.operands if isinstance(part, Product) and len(part.operands) == 2 else ()
-            for one, other in zip(pair, reversed(pair), strict=True):
-                for dim in sorted({*one.dims}.difference(part.dims, other.dims, named)):
+            for one, kept in _summed_for(part):
+                for dim in sorted({*one.dims}.difference(kept, named)):
                     whose = f"`{one.name}`" if isinstance(one, Use) else "one operand"
                     meant = f"sum_{{{dim}}}(…)" if "_" in dim else f"sum_{dim}(…)"
                     yield f"a `·` of `{statement.name}` sums `{dim}` of {whose} alone; write `{meant}` if that is meant"
+
+
+def _summed_for(part: Expr) -> Iterator[tuple[Expr, Collection[str]]]:
+    """Of a product of two each operand of which dims were summed first, and those it keeps."""
+    for each in part.operands if isinstance(part, Product) and len(part.operands) == 2 else ():
+        if isinstance(each, Product) and len(each.operands) == 1:
+            yield each.operands[0], each.dims
 
 
 def _dims_of_uses(program: Program) -> dict[str, str]:

@@ -108,6 +108,23 @@ def test_sums_between_devices_are_jaxs(text):
 
 
 @pytest.mark.devices
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y: int32[I] = sum_K(A: int8[I, J] ·_J B: int8[J_X, K])",  # once K was summed in int8
+        "y: int32[I] = A: int8[I, J] · B: int8[J, K_X]",
+        "y: int32[I] = A: int8[I, J] ·_J sum_K(B: int8[J, K_X])",
+    ],
+)
+def test_narrow_integers_are_summed_in_the_wider_type_that_is_declared(text):
+    plan = shardc.plan(text, mesh="X=2", dims={"I": 2, "J": 8, "K": 16})
+    wholes = [np.full(plan.program.shape(each.dims), 100 + k, np.int8) for k, each in enumerate(plan.program.inputs)]
+    expected = np.full(2, 8 * 16 * 100 * 101)
+    for found in (plan.reference(*wholes), plan.simulate(*wholes), plan.compile()(*wholes)):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+
+
+@pytest.mark.devices
 def test_what_is_run_and_proved_is_the_reference():
     plan = shardc.plan("y[B_X] = square(a: int8[B_X]) + 100", mesh="X=4", dims={"B": 8})
     assert plan.reference(np.full(8, 100)).tolist() == [16 + 100] * 8
