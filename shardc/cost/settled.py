@@ -23,6 +23,7 @@ from shardc.cost.crowded import NOT, Crowded
 from shardc.cost.formulas import longer, one_after_another
 from shardc.cost.model import CostModel
 from shardc.cost.near import Near
+from shardc.cost.on_chip import shares_of
 from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
@@ -47,7 +48,8 @@ def _by_ones(step: Step, read: Collection[int], values: Sequence[Array], model: 
     amount = Amount(0, sum(sizes), result.local_bytes(model.mesh), dtype, leaves=result.dtype)
     formula = partial(model.alone.memory_formula, arrays, [result], amount)
     spelled = formula if times == 1 else partial(_longer, formula, times)
-    return replace(_written(step), time_s=model.alone.product_s(amount) * times, spelled=spelled)
+    found = replace(_written(step), time_s=model.alone.product_s(amount) * times, spelled=spelled)
+    return model.alone.product_started(found)
 
 
 def _longer(formula: Callable[[], str], times: float) -> str:
@@ -73,7 +75,7 @@ def _in_block(
     found = rounded(block, ends)
     digits = {step.result: step.operands[0] for step in block.steps if isinstance(step.op, Reshape)}
     around = Rounded(block.values, kept(block, ends), digits, model, dims)
-    sent, left = _sent(block.steps), _left(block.steps)
+    sent, left, shares = _sent(block.steps), _left(block.steps), shares_of(block.steps)
     summed = by_ones(block, model.target)
     crowded = NOT if loop is not None else Crowded.of(block, model)
     near = Near.of(block, model) if loop is None else Near.in_trip(loop, made, model)
@@ -91,14 +93,14 @@ def _in_block(
         if step.results[0] in summed:
             cost = _by_ones(step, summed[step.results[0]], block.values, model)
         elif not _adds_up(step, loop):
-            cost = _told_apart(step, written, sent, left)
+            cost = _told_apart(step, written, sent, left, shares)
         cost = near.cost(step, rows.cost(step, around.cost(step, cost)), block.values, model)
         for more in crowded.more(step, around, model):
             cost = one_after_another(cost, more)
         return replace(step, cost=cost if cost is written else replace(cost, as_written=written))
 
     steps = [*map(again, block.steps)]
-    awaited = None if loop is not None else Awaited.of(block, model)
+    awaited = None if loop is not None else Awaited.of(block, model, summed)
     if awaited is not None:
         steps[awaited.place] = awaited.by(steps, block.values, model)
     return replace(block, steps=tuple(steps))
@@ -118,14 +120,22 @@ def told_apart(steps: Sequence[Step], first: int) -> list[StepCost]:
     """The costs of steps in no loop, from the first of these on, by what collectives among them tell apart alone."""
     new = steps[first:]
     sent = _sent(steps) if any(step.cost.if_sent is not None for step in new) else frozenset[ValueNumber]()
-    left = _left(new)
-    return [_told_apart(step, step.cost, sent, left) for step in new]
+    left, shares = _left(new), shares_of(steps)
+    return [_told_apart(step, step.cost, sent, left, shares) for step in new]
 
 
-def _told_apart(step: Step, cost: StepCost, sent: Collection[ValueNumber], left: set[ValueNumber]) -> StepCost:
-    """The cost of a step, where collectives leave some of these, and read others."""
+def _told_apart(
+    step: Step,
+    cost: StepCost,
+    sent: Collection[ValueNumber],
+    left: set[ValueNumber],
+    shares: Collection[int],
+) -> StepCost:
+    """The cost of a step, where collectives leave some of these, and read others, and these are shares."""
     to_lie = None if left.isdisjoint(step.results) else cost.to_lie
     found = cost if cost.if_sent is None or _tiles(step).isdisjoint(sent) else cost.if_sent
+    if found is cost and cost.if_cut is not None and step.operands[0] in shares:
+        found = cost.if_cut
     return found if to_lie is None else one_after_another(found, to_lie)
 
 

@@ -95,8 +95,8 @@ Op: TypeAlias = Single | Loop
 class StepCost:
     """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled.
     `by_memory` if a product waits for memory; `as_written`: the cost by the text alone, if another (`cost.settled`);
-    `if_sent`: what it is of a function that the text has with a product's tiles, where a collective leaves one of the
-    operands `in_tiles`, by their places; `to_lie`: what it takes besides, to lie there for a collective."""
+    `if_sent`: of a function that the text has with a product's tiles, where a collective leaves one of the operands
+    `in_tiles`, by their places; `if_cut`: of a share; `to_lie`: what it takes besides, to lie there to be sent."""
 
     wire_bytes: int = 0
     flops: int = 0
@@ -105,6 +105,7 @@ class StepCost:
     by_memory: bool = False
     as_written: StepCost | None = field(default=None, repr=False, compare=False)
     if_sent: StepCost | None = field(default=None, repr=False, compare=False)
+    if_cut: StepCost | None = field(default=None, repr=False, compare=False)
     in_tiles: tuple[int, ...] = field(default=(), repr=False, compare=False)
     to_lie: StepCost | None = field(default=None, repr=False, compare=False)
 

@@ -22,6 +22,11 @@ class Passes(NamedTuple):
     written: int = 0
     multiplied: int = 0
 
+    def if_cut(self) -> Passes:
+        """Of a share that is cut out as it is read: the largest is found in a loop too, which takes less than the
+        instruction that looks for it. Of 8192² bf16 an eighth took 79 µs for 146 on v5e, and 27 for 60 on v5p."""
+        return self._replace(largest=0, computed=self.computed + self.largest)
+
 
 class Sources(NamedTuple):
     """The types of the arrays that are read for an operand, each as large as that one, whose own type is `own`: for

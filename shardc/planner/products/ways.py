@@ -155,6 +155,9 @@ class Work:
         found, streams = self._cost(read, written, model), self.streams
         if streams is None:
             return found
+        if streams.passes.largest:
+            cut = streams._replace(passes=streams.passes.if_cut())
+            found = replace(found, if_cut=replace(self, streams=cut)._cost(read, written, model))
         left = streams.to_lie()
         if left is not None:
             found = replace(found, to_lie=replace(self, streams=left)._cost(read, written, model))

@@ -34,9 +34,11 @@ def _streamed(model: CostModel, read: Sequence[Array], written: Array, streams: 
 
 
 def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
-    """Of a function over dims of this array; with what it is where a collective leaves that array, and what it takes
-    besides to lie there for one."""
+    """Of a function over dims of this array; with what it is where a collective leaves that array, or where it is a
+    share that is cut as it is read, and what it takes besides to lie there for a collective."""
     found, sent = _of_passes(model, loops.passes, loops.lies, operand), loops.if_sent()
+    if loops.passes.largest:
+        found = replace(found, if_cut=_of_passes(model, loops.passes.if_cut(), loops.lies, operand))
     if sent is not None:
         found = replace(found, if_sent=_of_passes(model, sent.passes, sent.lies, operand), in_tiles=loops.in_tiles)
     return replace(found, to_lie=_of_passes(model, loops.left, None, operand)) if any(loops.left) else found
