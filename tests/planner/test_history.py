@@ -31,8 +31,8 @@ def scattered(monkeypatch):
     """Graphs that nobody shares, each with numbers of its own."""
     drawn = random.Random("numbers")
 
-    def alone(*arguments):
-        made = graph.Graph(*arguments)
+    def alone(*arguments, **named):
+        made = graph.Graph(*arguments, **named)
         first = 1000 * drawn.randint(1, 40)
         made.shardings += [None] * first
         made.blocks += [None] * first

@@ -347,3 +347,21 @@ def test_what_is_carried_lies_as_far_as_the_text_says(statement):
     """`[B, E]` was carried on where `[B_X, E_?]` is asked for: SHC900."""
     plan = shardc.plan(f"for T {{ {statement} }}; return K", mesh="X=2,Y=2", dims="T=4,B=4,E=4")
     assert "proved" in str(plan.prove()) and not list(faults_of(plan.schedule))
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("options", [{}, {"topology": "v5e:2x4"}, {"topology": "v5p:2x2x2"}], ids=["", "v5e", "v5p"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "h = A[I_X, J]; for K { h = h }; return h",  # its table ended in an IndexError on a slice
+        "h = A[I_X, J]; g = B[J, I_X]; for K { h = h; g = g }; return h, g",
+        "h = A[I_X, J]; for K { for L { h = h } }; return h",
+        "h = A[I_X, J]; for K { h = h }; y[I_X, M] = h · W[J, M]",
+    ],
+)
+def test_a_loop_that_leaves_nothing_new_is_no_step(text, options):
+    sizes = {dim: 8 for dim in "IJKLM" if dim in text}
+    plan = shardc.plan(text, mesh={"X": 4, "Y": 2}, dims=sizes, **options)
+    assert "for" not in {step.op for step in plan.steps} and "× the time" in str(plan)
+    assert all(step.results for step in plan.schedule.steps)

@@ -267,6 +267,8 @@ class _Writer:
     def _left(self, loop: For, op: Loop, operands: tuple[ValueNumber, ...]) -> None:
         """The loop, and what it leaves under its names: what is stacked has the dim first."""
         arrays, first = left_by(loop, op), len(self.builder.values)
+        if not arrays:  # `for K { h = h }`
+            return
         results = tuple(map(ValueNumber, range(first, first + len(arrays))))
         self.builder.values += arrays
         cost = loop_cost(op)
