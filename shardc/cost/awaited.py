@@ -19,8 +19,8 @@ from shardc.cost.formulas import local_bytes, longer
 from shardc.cost.held_up import multiplies
 from shardc.cost.model import CostModel
 from shardc.cost.on_chip import brought_early, shares_of
-from shardc.ir.operations import Kind
 from shardc.ir.functions import FUNCTIONS
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import brings_at_most

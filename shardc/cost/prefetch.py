@@ -75,13 +75,6 @@ def prefetched_s(schedule: Schedule, model: CostModel) -> float:
     return max(0.0, time_together(schedule, model) - time_of(schedule, model))
 
 
-def time_of_steps(steps: Sequence[Step], values: Sequence[Array], model: CostModel) -> float:
-    """Seconds of steps that are no loops, each by itself."""
-    works = [Work(range(n, n + 1), _kind(step, values), step.cost.time_s) for n, step in enumerate(steps)]
-    taken = _taken(steps, works, {}) if gathers_beside_products(model.target) else _one_by_one(works)
-    return max((each.end_s for each in taken), default=0.0)
-
-
 def in_order(schedule: Schedule, model: CostModel, grouped_s: GroupTime = group_s) -> tuple[Taken, ...]:
     """The works of a block, as the compiler takes them; where it begins none early, as they stand."""
     held = held_up(schedule)

@@ -305,17 +305,4 @@ def _is_coarse(dtype: DType, sums: DType) -> bool:
     return dtype.unit >= 256 * sums.unit
 
 
-def rounded_to(values: Values, dtype: DType) -> Values:
-    """Towards 0, to what the type holds. Integers are left."""
-    return _Down().rounded(values, dtype) if dtype.unit else values
-
-
-class _Down(Coins):
-    def __init__(self) -> None:
-        super().__init__(0, False)
-
-    def thrown(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        return np.zeros(shape, np.uint8)
-
-
 assert all(name in DTYPES for name in (*_TINY, *_LARGEST))

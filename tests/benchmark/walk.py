@@ -8,6 +8,7 @@ not counted, nor class bodies, module tops and what has no name.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from pathlib import Path
@@ -42,8 +43,11 @@ def entered(text: str, mesh: str, objective: Objective) -> set[CodeType]:
 
 
 def main() -> None:
-    text, mesh = sys.argv[1:] or (TEXT, MESH)
-    found = entered(text, mesh, Objective.TIME)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", nargs="?", default=TEXT)
+    parser.add_argument("mesh", nargs="?", default=MESH)
+    asked = parser.parse_args()
+    found = entered(asked.text, asked.mesh, Objective.TIME)
     rooms = Counter(Path(code.co_filename).relative_to(ROOT).parts[0] for code in found)
     files = {room: len({c.co_filename for c in found if f"/shardc/{room}" in c.co_filename}) for room in rooms}
     rows = [(room, files[room], count) for room, count in rooms.most_common()]
