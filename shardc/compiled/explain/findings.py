@@ -15,6 +15,7 @@ REMATERIALIZED = "full rematerialization"
 GATHERED = "gathered, then sliced"
 SUMMED = "summed on every device, then sliced"
 TWICE = "gathered twice"
+HELD = "moved, though every device holds it"
 PLANNED = "a cheaper plan"
 WORTHWHILE = 0.95
 # What is gathered, and known to be whole or not: the compiler may hide of one array of several what it is a copy of.

@@ -28,8 +28,8 @@ exponential exponential-minus-one floor is-finite log log-plus-one logistic maxi
 popcnt power reduce-precision remainder round-nearest-afz round-nearest-even rsqrt select shift-left
 shift-right-arithmetic shift-right-logical sign sine sqrt subtract tan tanh xor
 """
-_ELEMENTWISE = frozenset(_NAMES.split())
-_KEEPS = frozenset({"copy", "copy-start", "copy-done", "optimization-barrier", "opt-barrier"})
+ELEMENTWISE = frozenset(_NAMES.split())
+KEEPS = frozenset({"copy", "copy-start", "copy-done", "optimization-barrier", "opt-barrier"})
 _NEEDING = """
 all-reduce all-to-all cholesky collective-broadcast collective-permute fft gather outfeed reduce-scatter
 rng-bit-generator scatter send sort topk triangular-solve
@@ -104,7 +104,7 @@ def through(use: Use) -> Outcome:
         return Lost(f"goes into custom-call `{target}`")
     if len(use.user.shapes) != 1 and opcode not in ("copy-start", "reduce"):
         return Lost(f"goes into {opcode} of several arrays")
-    if opcode in _KEEPS or (opcode in (*_ELEMENTWISE, "custom-call") and use.sizes == digits.sizes_of(use.view)):
+    if opcode in KEEPS or (opcode in (*ELEMENTWISE, "custom-call") and use.sizes == digits.sizes_of(use.view)):
         return On(use.view)
     rule = _RULES.get(opcode)
     found = None if rule is None else rule(use)

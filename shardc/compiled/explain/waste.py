@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from shardc.compiled.explain import digits
+from shardc.compiled.explain.alike import Alike
 from shardc.compiled.explain.change import Change, Start, change_of
 from shardc.compiled.explain.digits import View
-from shardc.compiled.explain.findings import GATHERED, REMATERIALIZED, SUMMED, TWICE, WORTHWHILE, Finding
+from shardc.compiled.explain.findings import GATHERED, HELD, REMATERIALIZED, SUMMED, TWICE, WORTHWHILE, Finding
 from shardc.compiled.explain.flow import Kept, Parts, Unknown, Uses, Whole
+from shardc.compiled.explain.needless import Needless, needless
 from shardc.compiled.explain.parts import Part
 from shardc.compiled.explain.search import Better, Compiled, dtype_of, is_large
 from shardc.compiled.hlo.collectives import Collective
@@ -54,17 +56,49 @@ class Waste:
     findings: list[Finding] = field(default_factory=list)
     split: list[Split] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    alike: Alike = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = self.compiled
+        self.alike = Alike(known.module, known.mesh, known.flow.indices, known.argument)
 
     def look(self) -> None:
         for key, part in self.compiled.parts.items():
             if key in self.verdicts:
                 continue  # a finding has it already
             try:
-                found = self._judged(part)
+                found = self._held(part) or self._judged(part)
             except _ODD:
                 found = Verdict(False, "the program's text is not as known here")
             self.verdicts.setdefault(key, found)
         self._repeated()
+
+    def _held(self, part: Part) -> Verdict | None:
+        """A finding where each device along an axis holds already what is summed or gathered over it."""
+        found = needless(part, self.alike, self.compiled.model)
+        if found is None:
+            return None
+        self.findings.append(self._of_held(part, found))
+        return Verdict(True, HELD)
+
+    def _of_held(self, part: Part, found: Needless) -> Finding:
+        wire, seconds = self.compiled.cost((part.key,))
+        one, source = part.collective, self.compiled.place(part)
+        better = found.wire_bytes * one.count
+        return Finding(
+            HELD,
+            (source,) if source else (),
+            found.what,
+            (one.name,),
+            wire,
+            seconds,
+            better,
+            self._scaled(found.time_s, (part.key,)),
+            better,
+            "",
+            found.remedy,
+            one.count,
+        )
 
     def _judged(self, part: Part) -> Verdict:
         if part.collective.part_of:
