@@ -127,7 +127,7 @@ def with_platform(command: _Command) -> _Command:
 
 _SHARED = (
     click.option("--mesh", metavar="X=4,Y=2", help="Mesh axes and their sizes."),
-    click.option("--dims", metavar="I=1024,J=4096", help="Sizes of dims."),
+    click.option("--dims", metavar="I=1024,J=4k", help="Sizes of dims; k, M and G are 1024, 1024² and 1024³."),
     click.option("--dtype", metavar="bf16", shell_complete=dtypes, help="Element type of arrays that declare none."),
     click.option(
         "--chip",

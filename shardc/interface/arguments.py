@@ -49,7 +49,7 @@ def dims_of(dims: DimsLike | None) -> Mapping[str, int] | None:
         return dims and _whole(dims)
     if isinstance(dims, str):
         return parse_dims(dims)
-    raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4096"')
+    raise ShardcError("SHC001", f"dims is a {type(dims).__name__}", help='give a dict, or text as in "I=1024,J=4k"')
 
 
 def _whole(sizes: Mapping[str, Any]) -> dict[str, Any]:

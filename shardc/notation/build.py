@@ -37,10 +37,12 @@ class _Names:
     span: Span
 
 
-def build(source: Source, parsed: Tree[Any]) -> Any:
-    """The syntax tree of a parse tree."""
+def build(source: Source, parsed: Tree[Any], in_units: bool = False) -> Any:
+    """The syntax tree of a parse tree; of an option sizes of dims may be `in_units`, as `4k`."""
+    builder = _Builder(source)
+    builder.in_units = in_units
     try:
-        return _Builder(source).transform(parsed)
+        return builder.transform(parsed)
     except VisitError as wrapped:
         raise wrapped.orig_exc from None
 

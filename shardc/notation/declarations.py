@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shardc.errors import ShardcError, Span
+from shardc.io.units import size_in_units
 from shardc.ir.names import check_name
 from shardc.notation import tree
 from shardc.notation.literals import size_of
@@ -12,6 +13,8 @@ from shardc.notation.places import Kids, Places
 
 
 class Declarations(Places):
+    in_units = False  # whether a dim's size may be written `4k`
+
     def size(self, kids: Kids) -> tuple[str, Span]:
         span = self._around(kids)
         return "".join(kids), span
@@ -39,10 +42,16 @@ class Declarations(Places):
 
     def dims_body(self, kids: Kids) -> tree.DimsDecl:
         bindings = [kid for kid in kids if isinstance(kid, tuple)]
-        sizes = tuple((name, size_of(digits, "dim", name, "SHC209", place)) for name, _, digits, place in bindings)
+        sizes = tuple(
+            (name, size_of(self._digits(written), "dim", name, "SHC209", place)) for name, _, written, place in bindings
+        )
         for name, place, _, _ in bindings:
             check_name(name, "dim", place)
         return tree.DimsDecl(sizes, self._around(kids), tuple(place for _, place, _, _ in bindings))
+
+    def _digits(self, written: str) -> str:
+        size = size_in_units(written) if self.in_units and written[-1:].isalpha() else None
+        return written if size is None else str(size)
 
     def dims(self, kids: Kids) -> tree.DimsDecl:
         declared: tree.DimsDecl = kids[-1]

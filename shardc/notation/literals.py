@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from shardc.errors import ShardcError, Span
+from shardc.io.units import size_in_units
 from shardc.ir.mesh import check_size
 
 MAX_DIGITS = 100
@@ -78,5 +79,6 @@ def _meant(text: str) -> int | None:
     found = re.fullmatch(r"([0-9]{1,9})(?:[eE]([0-9]{1,2})|([kKmMgG]))", text)
     if found is None:
         return None
-    base, power = (10, int(found[2])) if found[2] else (1024, 1 + "kmg".index(found[3].lower()))
-    return int(found[1]) * int(base**power)
+    if found[2]:
+        return int(found[1]) * int(10 ** int(found[2]))
+    return size_in_units(found[1] + {"K": "k", "m": "M", "g": "G"}.get(found[3], found[3]))

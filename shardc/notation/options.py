@@ -1,4 +1,4 @@
-"""The command line's `--mesh X=4,Y=2` and `--dims I=1024,J=4096`, in the grammar's own words."""
+"""The command line's `--mesh X=4,Y=2` and `--dims I=1024,J=4k`, in the grammar's own words."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def parse_mesh(text: str) -> Mesh:
 
 
 def parse_dims(text: str) -> dict[str, int]:
-    """`I=1024,J=4096`.
+    """`I=1024,J=4k`: k, M and G are 1024, 1024² and 1024³, as in a sweep.
 
-    >>> parse_dims("I=1024,J=4096")
+    >>> parse_dims("I=1024,J=4k")
     {'I': 1024, 'J': 4096}
     """
     sizes: dict[str, int] = {}
-    declared = _option(text, "dims_body", "--dims", "I=1024,J=4096")
+    declared = _option(text, "dims_body", "--dims", "I=1024,J=4k", in_units=True)
     for (name, size), span in zip(declared.sizes, declared.spans, strict=True):
         if sizes.setdefault(name, size) != size:
             raise ShardcError(
@@ -34,14 +34,14 @@ def parse_dims(text: str) -> dict[str, int]:
     return sizes
 
 
-def _option(text: str, start: str, flag: str, example: str) -> Any:
+def _option(text: str, start: str, flag: str, example: str, in_units: bool = False) -> Any:
     from shardc.notation.build import build
     from shardc.notation.grammar import syntax
 
     source = source_of(text, f"<{flag}>")
     try:
         scan(source)
-        return build(source, syntax(source, start))
+        return build(source, syntax(source, start), in_units)
     except ShardcError as error:
         if error.code[3] != "1":
             raise

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shardc.errors import ShardcError
+from shardc.io.units import size_in_units
 
 MOST = 1000  # points of a sweep
-_UNITS = {"": 1, "k": 2**10, "M": 2**20, "G": 2**30}
-_NUMBER = re.compile(r"([0-9]{1,15})([kMG]?)")
 _RANGE = re.compile(r"(\w+)\.\.(\w+?)(?:([*+])(\w+))?")
 _HELP = "write B=1k..16M (doubled), B=1k..8k+1k, B=512,768 or X*Y=64"
 
@@ -89,9 +88,8 @@ def _splits(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _number(text: str, whole: str) -> int:
-    found = _NUMBER.fullmatch(text)
-    size = int(found[1]) * _UNITS[found[2]] if found else 0
-    if size < 1:
+    size = size_in_units(text)
+    if not size:
         raise _malformed(whole, f"`{text}` is no size")
     if size > 2**40:
         raise _malformed(whole, f"`{text}` is too large")

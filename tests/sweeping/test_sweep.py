@@ -67,6 +67,24 @@ def test_what_cannot_be_swept_is_said(text):
     assert caught.value.code == "SHC001" and caught.value.help
 
 
+@pytest.mark.instant
+@given(st.one_of(st.from_regex(r"[0-9]{1,5}[kMGKTmg]?", fullmatch=True), st.text("0123456789kMGB.e", max_size=5)))
+def test_a_size_is_read_alike_of_a_sweep_an_option_and_the_interface(size):
+    """Up to what a sweep takes at most."""
+
+    def size_by(read):
+        try:
+            return read()
+        except shardc.ShardcError:
+            return None
+
+    def by_option():
+        return dict(shardc.parse("A[I] → A[I]", mesh="X=1", dims=f"I={size}").sizes)["I"]
+
+    swept, given = size_by(lambda: over(f"I={size}").sizes[0][0]), size_by(by_option)
+    assert swept == given or (swept is None and given is not None and given > 2**40)
+
+
 @given(st.text(max_size=12))
 def test_any_text_is_a_sweep_or_a_coded_error(text):
     try:
