@@ -46,6 +46,15 @@ class Plan(Shown):
         self._found, self._asked = found, asked
         self._model = asked.model.on(found.schedule.by)
 
+    def __eq__(self, other: object) -> bool:
+        """The same answer to the same question, wherever it was found: of a pickled plan, or a copied one, too."""
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self is other or (self._found == other._found and self._asked.is_same_as(other._asked))
+
+    def __hash__(self) -> int:
+        return hash(self.program)
+
     @cached_property
     def _view(self) -> PlanView:
         """What the table and the JSON show; a plan that is only compiled or emitted needs none of it."""
@@ -300,6 +309,14 @@ class Front(Sequence[Plan]):
     def whole(self) -> bool:
         """Whether no leaner plan than the last was found; False where the front was cut off."""
         return self._view.whole
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Front):
+            return NotImplemented
+        return (self._plans, self.whole) == (other._plans, other.whole)
+
+    def __hash__(self) -> int:
+        return hash(self._plans)
 
     def __len__(self) -> int:
         return len(self._plans)

@@ -135,6 +135,17 @@ class LinkModel:
         plain = Target(mesh, is_plain=True)
         return _model(chip, layout or Layout(), book, plain if book or target is None else target)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Read again it is the one of its parts, with the rates that others found."""
+        return _again, self.parts
+
+    @property
+    def parts(self) -> tuple[Chip, Layout, bool, Target, Refinement | None]:
+        """What it is made of: two models of the same parts give the same prices."""
+        by = self.network.by
+        target = self.target if by is None else self.target.on(by.coarse)
+        return self.chip, self.network.layout, self.book, target, by
+
     def has_parts(self, axis: str) -> bool:
         return self.network.has_parts(axis)
 
@@ -322,6 +333,10 @@ class LinkModel:
 
     def symbols(self) -> dict[str, float]:
         return {"T_hop": self.chip.hop_latency} | self.alone.symbols() | self.network.symbols()
+
+
+def _again(chip: Chip, layout: Layout, book: bool, target: Target, by: Refinement | None) -> LinkModel:
+    return _model(chip, layout, book, target).on(by)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from typing import NamedTuple
@@ -266,10 +266,10 @@ class PlannedLoop:
 
 @dataclass(frozen=True)
 class PlannedProgram:
-    """The steps, their cost, and what each statement could do instead."""
+    """The steps, their cost, and what each statement could do instead, which follows from what was asked."""
 
     schedule: Schedule
-    statements: tuple[PlannedStatement | PlannedLoop, ...]
+    statements: tuple[PlannedStatement | PlannedLoop, ...] = field(compare=False)
     cost: Cost
     notes: tuple[str, ...] = ()
     whole: Schedule | None = None  # of a plan on a finer mesh, the one on the mesh as given

@@ -1,5 +1,6 @@
 """What is given from Python: handed to another process, of NumPy's types, or of no type that is taken."""
 
+import copy
 import json
 import os
 import pickle
@@ -27,6 +28,37 @@ def test_plans_and_their_fronts_go_to_another_process(text):
     found = pickle.loads(pickle.dumps(shardc.plan(text, mesh={"X": 4})))  # before its steps are worded
     assert found.to_json() == plan.to_json()
     assert pickle.loads(pickle.dumps(plan)).cost == plan.cost
+
+
+ASKED = {
+    "a product": (TEXT, {"mesh": {"X": 4}}),
+    "a loop": (IN_A_LOOP, {"mesh": {"X": 4}}),
+    "on a slice": ("A[I_X, J] → A[I, J_X]", {"mesh": {"X": 4, "Y": 2}, "topology": "v5e:4x2"}),
+    "axes cut": ("A[I_X, J] · B[J, K_X] → C[I_X, K]", {"mesh": {"X": 8}, "objective": "bytes"}),
+    "held to memory": ("A[I_X, J] · B[J, K_X] → C[I, K_X]", {"mesh": {"X": 4}, "memory": "1GB"}),
+}
+COPIES = {
+    "pickled": lambda given: pickle.loads(pickle.dumps(given)),
+    "copied": copy.copy,
+    "copied deeply": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize(("text", "asked"), ASKED.values(), ids=ASKED)
+def test_a_plan_is_equal_to_its_copies_and_to_no_other(text, asked, copied):
+    plan = shardc.plan(text, **asked)
+    assert (plan.schedule.by is not None) == (asked.get("objective") == "bytes")
+    for given in (plan, plan.program, plan.schedule, plan.pareto(points=2)):
+        found = copied(given)
+        assert found == given
+        assert hash(found) == hash(given)
+    again = shardc.plan(text, **asked)
+    assert copied(plan) == again
+    assert copied(plan) in {again}
+    for changed in ({"formula": "book"}, {"chip": "v6e", "topology": None}, {"overlap": "off"}, {"dtype": "f32"}):
+        assert copied(plan) != shardc.plan(text, **asked | changed)
+    assert plan != plan.program
 
 
 def test_a_program_goes_to_another_process_without_the_hash_that_names_have_in_this_one():
