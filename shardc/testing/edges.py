@@ -5,6 +5,9 @@ are large: `minimum(a, 100)` is `a` to them. So on one mesh each side is run on 
 that they meet in every way. A function may leave what a float cannot hold, or round, where another that is as right
 does not; so these draws judge less: floats by what rounding does not explain, and large numbers only where a wider type
 tells the sides apart too.
+
+Nor does anything round that is drawn so: of small whole numbers a sum in bf16 is the one in f32. `FINE` has floats
+whose last bits are set. Two of nine bits have a product of eighteen, which f32 holds, and sums of many, and bf16 not.
 """
 
 from __future__ import annotations
@@ -20,18 +23,23 @@ from shardc.ir.dtypes import DType, Kind
 from shardc.testing.values import Values
 
 _ODD = (7, 1, 5, 3)  # times a power of two: every float has them exactly
+_FINE_BITS = 9  # one more than bf16 has, so that what is cast to it is seen
 _OFF, _OFF_UNITS, _MOST_OFF = 2.0**-12, 16, 2.0**-3  # of the largest value, what rounding explains
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A draw of few whole numbers. `turn`: of several of the same numbers, which; `large`: they may overflow."""
+    """A draw of few whole numbers. `turn`: of several of the same numbers, which; `large`: they may overflow; `fine`:
+    of floats instead, some between 1/2 and 1 of either sign with all their bits."""
 
     numbers: tuple[int, ...]
     turn: int = 0
     large: bool = False
+    fine: bool = False
 
     def __str__(self) -> str:
+        if self.fine:
+            return "of inputs that have all their bits, as 0.501953125 has"
         numbers = [f"{number:,}" for number in sorted(self.numbers)]
         return f"of inputs among {', '.join(numbers)}"
 
@@ -42,7 +50,8 @@ class Edge:
 
     def _drawn(self, shape: tuple[int, ...], dtype: DType, place: int) -> Values:
         """Of as many arrays of a shape as there are, every combination of numbers comes before one comes again."""
-        numbers = np.array([number for number in self.numbers if _holds(dtype, number)] or [0])
+        held = [number for number in self.numbers if _holds(dtype, number)] or [0]
+        numbers = np.array(_fine(dtype) if self.fine and dtype.unit else held)
         count = math.prod(shape)
         codes = np.random.default_rng(self.turn).permutation(count) + self.turn * count
         found = numbers[(codes // len(numbers) ** place + place) % len(numbers)]
@@ -60,6 +69,13 @@ class Edge:
         off = np.abs(np.subtract(found, wanted, out=np.zeros(found.shape, np.result_type(found, wanted)), where=both))
         said = off > min(_MOST_OFF, max(_OFF, _OFF_UNITS * dtype.unit)) * size
         return said if self.large else said | (fits != others)
+
+
+def _fine(dtype: DType) -> list[float]:
+    """Odd multiples of the last of a float's bits, or of the ninth."""
+    ends = 2 ** min(_FINE_BITS, round(-math.log2(dtype.unit)))
+    odd = range(ends // 2 + 1, ends, max(2, ends // 16 // 2 * 2))
+    return [sign * number / ends for number in odd for sign in (1, -1)]
 
 
 def _size(values: Values) -> float:
@@ -94,4 +110,5 @@ EDGES = (
     *(Edge(_SMALL, turn) for turn in range(2)),
     *(_large(power) for power in (5, 10, 15, 20)),
 )
+FINE = Edge(_SMALL, fine=True)
 FEW_EDGES = (Edge(_SMALL), _large(10), _large(20))  # where a run takes long

@@ -163,3 +163,51 @@ def test_what_is_drawn_at_edges_is_in_its_type_and_meets_in_every_way(kind):
     if not dtype.moves and not kind.startswith("u"):
         first, second = EDGES[0].inputs([((12,), dtype)] * 2)
         assert len({*zip(first.tolist(), second.tolist(), strict=True)}) == 9
+
+
+# --- what rounds on the way, where the program does not
+
+BF16, F32 = jnp.bfloat16, jnp.float32
+NARROW = "C: f32[I, K] = A: bf16[I, J_X] · B: bf16[J_X, K]"
+WIDE = "C: f32[I, K] = A: f32[I, J_X] · B: f32[J_X, K]"
+
+
+def summed(text, local, reduced=F32, given=lambda array: array):
+    """A function of a text: the local product in one type, its sum over X in another."""
+
+    def function(a, b):
+        found = jnp.einsum("ij,jk->ik", given(a), given(b), preferred_element_type=local)
+        return jax.lax.psum(found.astype(reduced), "X").astype(F32)
+
+    def whole(a, b):
+        return jax.shard_map(function, in_specs=(jax.P(None, "X"), jax.P("X")), out_specs=jax.P())(a, b)
+
+    return text, whole
+
+
+ROUNDED = {
+    "a product and its sum in bf16": summed(NARROW, BF16, BF16),
+    "a sum over devices in bf16": summed(NARROW, F32, BF16),
+    "a product of f32 in bf16": summed(WIDE, F32, F32, lambda array: array.astype(BF16)),
+    "a sum of f32 in bf16": summed(WIDE, F32, BF16),
+    "a sum of f32 in f16": summed(WIDE, F32, jnp.float16),
+}
+EXACT = {
+    "a product of bf16 in f32": summed(NARROW, F32),
+    "a product of f32 in f32": summed(WIDE, F32),
+    "bf16 cast first": summed(NARROW, F32, F32, lambda array: array.astype(F32)),
+}
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize(("text", "function"), ROUNDED.values(), ids=ROUNDED)
+def test_what_rounds_where_the_program_does_not_is_found_with_no_sizes_given(text, function):
+    with pytest.raises(AssertionError, match="is wanted"):
+        assert_matches_reference(function, text)
+
+
+@pytest.mark.devices
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("text", "function"), EXACT.values(), ids=EXACT)
+def test_what_rounds_as_the_program_does_is_left(text, function, seed):
+    assert_matches_reference(function, text, seed=seed)
