@@ -234,8 +234,8 @@ class Einsum:
     """A program of the notation as a JAX function, on the mesh of `jax.set_mesh`, or where none is set that of the
     arrays; sizes and dtypes from the arrays.
 
-    Works eagerly, under jax.jit, jax.grad (planned too, as one with forward) and jax.vmap, not under jax.jvp; with
-    Explicit and Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are
+    Works eagerly, under jax.jit, jax.grad (planned too, as one with forward), jax.jvp and jax.vmap; with Explicit and
+    Auto axes, also mixed; and inside a shard_map over the axes that it leaves. Products of two dtypes are
     promoted as JAX promotes them, numbers of Python as weakly typed. What the text declares must be what the arrays
     and the mesh say. Of several outputs the result is a tuple. Options as of `plan`, those of the hardware, the aim and
     the search. Raises ShardcError.

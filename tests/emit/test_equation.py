@@ -138,13 +138,6 @@ def test_its_gradient_is_planned_when_one_is_asked_for(mesh, monkeypatch):
     assert asked == [0]
 
 
-@pytest.mark.instant
-def test_there_is_no_forward_mode(mesh):
-    arrays = placed(PRODUCT)
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(einsum(PRODUCT), arrays, arrays)
-
-
 def test_it_is_done_where_nobody_traces(mesh):
     jaxpr = jax.make_jaxpr(einsum(PRODUCT))(*placed(PRODUCT))
     (found,) = jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *placed(PRODUCT))

@@ -5,7 +5,7 @@
 JAX's own gradient turns each step around, from the last to the first: all of dIn[B, D] is reduced over Y, then cut over
 X. Planned, `dIn[B, D_X] = dOut ·_F W` is cut first, and a part of it reduced. So the function is given a gradient of
 its own: the plan of both, in two. What its outputs need is done forward, and all else backward. It is planned when
-somebody asks for a gradient. The price: no forward mode (jax.jvp).
+somebody asks for a gradient. JAX's forward mode (jax.jvp) is that of the steps of the function by itself (`linear`).
 
 What takes or leaves partial sums, or integers alone, and what is inside another shard_map keeps JAX's own.
 """
@@ -19,14 +19,17 @@ from operator import add
 from typing import Any, TypeAlias
 
 import jax
+from jax.custom_derivatives import SymbolicZero
 
 from shardc.emit.call.callable import function
 from shardc.emit.call.entered import again
+from shardc.emit.call.linear import Linear
+from shardc.emit.call.placing import sharding_of, type_of
 from shardc.ir.dtypes import Kind
 from shardc.ir.expressions import Pattern
 from shardc.ir.plan import Block, Schedule, Step, Together, ValueNumber
 from shardc.ir.program import Program, pinned
-from shardc.ir.sharding import Sharding
+from shardc.ir.sharding import Array, Sharding
 
 Values: TypeAlias = tuple[ValueNumber, ...]
 
@@ -132,26 +135,53 @@ def with_gradient(
 ) -> Callable[..., Any]:
     """A program on a mesh with the gradient of the halves that are found when somebody asks for one."""
 
-    def forward(*arrays: Any) -> Any:
-        parts = found()
-        given = [arrays[place] for place in parts.given]
+    def changed(arrays: Sequence[Any], changes: Sequence[Any]) -> tuple[Any, Any]:
+        parts, count = found(), len(arrays)
+        moving = [place for place, change in enumerate(changes) if not isinstance(change, SymbolicZero)]
         with again(mesh):
-            left = _tuple(function(parts.forward)(*given), parts.forward)
+            left = _tuple(function(parts.forward)(*(arrays[place] for place in parts.given)), parts.forward)
         outputs, kept = left[: parts.outputs], left[parts.outputs :]
-        return outputs if parts.outputs > 1 else outputs[0], (given, kept)
 
-    def backward(left: Any, change: Any) -> tuple[Any, ...]:
-        parts, (given, kept) = found(), left
-        changes = change if parts.outputs > 1 else (change,)
-        incoming = [reduce(add, (changes[place] for place in places)) for places in parts.incoming]
+        def along(*given: Any) -> tuple[Any, ...]:
+            def of_moving(*some: Any) -> tuple[Any, ...]:
+                replaced = dict(zip(moving, some, strict=True))
+                left = whole(*(replaced.get(place, array) for place, array in enumerate(given[:count])))
+                return left if parts.outputs > 1 else (left,)
+
+            with again(mesh):
+                _, found = jax.jvp(of_moving, [given[place] for place in moving], list(given[count + len(kept) :]))
+            return tuple(found)
+
+        def back(held: Sequence[Any], incoming: Sequence[Any]) -> tuple[Any, ...]:
+            gradients = backward(parts, held[:count], held[count:], incoming)
+            return tuple(gradients[place] for place in moving)
+
+        types = tuple(jax.typeof(output) for output in outputs)
+        change = Linear(along, back, types)((*arrays, *kept), [changes[place] for place in moving])
+        return (outputs, tuple(change)) if parts.outputs > 1 else (outputs[0], change[0])
+
+    def backward(parts: Halves, arrays: Sequence[Any], kept: Sequence[Any], changes: Sequence[Any]) -> tuple[Any, ...]:
+        given = [arrays[place] for place in parts.given]
+        last = len(parts.backward.inputs) - len(parts.incoming)
+        lies = [parts.backward.given(number) for number in parts.backward.inputs[last:]]
+        sums = [reduce(add, (changes[place] for place in places)) for places in parts.incoming]
         with again(mesh):
+            incoming = [_as_left(change, array, mesh) for change, array in zip(sums, lies, strict=True)]
             gradients = iter(_tuple(function(parts.backward)(*given, *kept, *incoming), parts.backward))
         return tuple(next(gradients) if moves else None for moves in parts.moving)  # None: integers do not change
 
-    own: Any = jax.custom_vjp(whole)
-    own.defvjp(forward, backward)
+    own: Any = jax.custom_jvp(whole)
+    own.defjvp(changed, symbolic_zeros=True)
     result: Callable[..., Any] = own
     return result
+
+
+def _as_left(change: Any, output: Array, mesh: jax.sharding.AbstractMesh) -> Any:
+    """A change that comes in, typed as its output is. Of one that is mapped JAX takes the type as it is."""
+    asked, found = type_of(output, mesh).sharding, jax.typeof(change).sharding
+    rank = len(output.shape)
+    same = sharding_of(found.spec, rank) == sharding_of(asked.spec, rank)
+    return change if same else jax.reshard(change, asked.spec)
 
 
 def _tuple(left: Any, schedule: Schedule) -> tuple[Any, ...]:
