@@ -32,6 +32,7 @@ EVERY = "\n".join(TEXTS.values())
 FEWER = {"--plans 40": "--plans 6"}  # are enough for the words, and of a page's figures only the words are held
 # Commands whose output is partly the TPU compiler's.
 COMPILED = re.compile(r"--topology|bench_verify|bench_field")
+EMITS = re.compile(r"^# \$ (shardc emit .* -o \w+\.py)$", re.MULTILINE)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -110,6 +111,7 @@ def test_a_program_of_a_page_runs(text, tmp_path, monkeypatch):
             update(name, value)
 
     monkeypatch.setattr(jax.config, "update", asked)
+    monkeypatch.syspath_prepend(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         runpy.run_path(str(written(text, tmp_path)), run_name="__main__")
@@ -124,6 +126,10 @@ def test_a_program_that_starts_devices_runs_by_itself(text, tmp_path):
 
 
 def written(text: str, folder: Path) -> Path:
+    """A program as a file, beside those that it says are emitted first: `# $ shardc emit … -o matmul.py`."""
+    for command in EMITS.findall(text):
+        *words, name = shlex.split(command)
+        assert cli._status([*words[1:], str(folder / name)]) == 0
     script = folder / "block.py"
     script.write_text(text, encoding="utf-8")
     return script
