@@ -59,24 +59,43 @@ def einsum(text: str, *arrays: Any, planner: Planner[Planned]) -> Any:
     given = _given(text, arrays)
     with entered(given) as lies:
         here = around(given, lies.is_set, lies.devices)
-        shapes, dtypes = _kinds(given)
-        if any(weak := tuple(map(is_weak, arrays))):
-            dtypes = _settled(text, here, shapes, dtypes, weak)
-            given = [
-                as_type(array, dtype, place) for place, (array, dtype) in enumerate(zip(given, dtypes, strict=True), 1)
-            ]
+        given, shapes, dtypes = _taken(text, arrays, given, here)
         return _einsum(text, here, shapes, dtypes, planner).called(given, here)
 
 
 def einsum_plan(text: str, *arrays: Any, planner: Planner[_Found]) -> _Found:
-    """The plan that it goes by; shapes are enough."""
+    """The plan that it goes by, refused as the call is; shapes are enough."""
     given = _given(text, arrays, or_shapes=True)
     with entered(given) as lies:
         here = around(given, lies.is_set, lies.devices)
+        given, shapes, dtypes = _taken(text, arrays, given, here)
+        found = _chosen(*_program(text, here, shapes, dtypes), planner)
+        shapes_given = [_unplaced(array, dtype) for array, dtype in zip(given, dtypes, strict=True)]
+        CompiledProgram(found.schedule).arguments(shapes_given, here, or_shapes=True)
+    return found
+
+
+def _taken(
+    text: str, arrays: tuple[Any, ...], given: list[Any], here: Around
+) -> tuple[list[Any], Shapes, tuple[str, ...]]:
+    """The arrays in the types that they are taken in."""
     shapes, dtypes = _kinds(given)
-    if any(weak := tuple(map(is_weak, arrays))):
-        dtypes = _settled(text, here, shapes, dtypes, weak)
-    return _chosen(*_program(text, here, shapes, dtypes), planner)
+    if not any(weak := tuple(map(is_weak, arrays))):
+        return given, shapes, dtypes
+    dtypes = _settled(text, here, shapes, dtypes, weak)
+    typed = [
+        array if isinstance(array, jax.ShapeDtypeStruct) else as_type(array, dtype, place)
+        for place, (array, dtype) in enumerate(zip(given, dtypes, strict=True), 1)
+    ]
+    return typed, shapes, dtypes
+
+
+def _unplaced(array: Any, dtype: str) -> Any:
+    """An array that is not put anywhere, and so not refused for where it lies, as its shape: nothing is put there."""
+    if isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and array.committed):
+        return array
+    lies = array.sharding if isinstance(array, jax.ShapeDtypeStruct) else None
+    return jax.ShapeDtypeStruct(array.shape, jax.numpy.dtype(dtype), sharding=lies)
 
 
 def _given(text: str, arrays: tuple[Any, ...], or_shapes: bool = False) -> list[Any]:
