@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from shardc.interface.arguments import count_of, mesh_of
 from shardc.interface.asked import Asked
 from shardc.interface.chosen import front_of
+from shardc.interface.equal import ByParts
 from shardc.ir.plan import Cost, Schedule
 from shardc.ir.program import Program
 from shardc.planner import Objective, PlannedProgram
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     Whole = np.ndarray[Any, Any]
 
 
-class Plan(Shown):
+class Plan(ByParts, Shown):
     """A planned program. Its attributes have the names of its JSON; `print` shows the table.
 
     >>> from shardc import plan
@@ -42,18 +43,11 @@ class Plan(Shown):
     AllGather 192 ⌈X/2⌉·T_hop
     """
 
+    _parts = ("program", "_found", "_asked", "_asked.model.parts")
+
     def __init__(self, found: PlannedProgram, asked: Asked) -> None:
         self._found, self._asked = found, asked
         self._model = asked.model.on(found.schedule.by)
-
-    def __eq__(self, other: object) -> bool:
-        """The same answer to the same question, wherever it was found: of a pickled plan, or a copied one, too."""
-        if not isinstance(other, Plan):
-            return NotImplemented
-        return self is other or (self._found == other._found and self._asked.is_same_as(other._asked))
-
-    def __hash__(self) -> int:
-        return hash(self.program)
 
     @cached_property
     def _view(self) -> PlanView:
@@ -292,7 +286,7 @@ class Plan(Shown):
         return _bare(simulate.reference(self.program, arrays))
 
 
-class Front(Sequence[Plan]):
+class Front(ByParts, Sequence[Plan]):
     """Plans of one program, from the best by the objective to the leanest; `print` shows them as a table.
 
     >>> from shardc import plan
@@ -300,6 +294,8 @@ class Front(Sequence[Plan]):
     >>> len(front), front[0].cost.wire_bytes
     (1, 25165824)
     """
+
+    _parts = ("_plans", "whole")
 
     def __init__(self, plans: Sequence[Plan], objective: Objective, whole: bool) -> None:
         self._plans = tuple(plans)
@@ -309,14 +305,6 @@ class Front(Sequence[Plan]):
     def whole(self) -> bool:
         """Whether no leaner plan than the last was found; False where the front was cut off."""
         return self._view.whole
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Front):
-            return NotImplemented
-        return (self._plans, self.whole) == (other._plans, other.whole)
-
-    def __hash__(self) -> int:
-        return hash(self._plans)
 
     def __len__(self) -> int:
         return len(self._plans)

@@ -13,7 +13,7 @@ from shardc.planner import Idle, Objective, Overlap
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a plan answers; `devices` is the JAX mesh that it was asked for, if it was one: another process has its
-    own. Of `model` it is the parts that are compared."""
+    own. `model` is compared by its parts (`ByParts` of a plan)."""
 
     program: Program
     model: LinkModel = field(compare=False)
@@ -22,10 +22,6 @@ class Asked:
     idle: Idle
     overlap: Overlap = Overlap.AUTO
     devices: Any = field(default=None, compare=False, repr=False)
-
-    def is_same_as(self, other: Asked) -> bool:
-        """Whether it is the same question, wherever it was asked."""
-        return self == other and self.model.parts == other.model.parts
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Asked, (self.program, self.model, self.objective, self.memory, self.idle, self.overlap)

@@ -55,9 +55,8 @@ def assert_matches_reference(
     all. What a Program says of these stands.
 
     A dim without a size has at most four elements, if its axes allow, and a few more on the last mesh, when nothing
-    was wrong with four. There three draws of the arrays are tried. On each mesh one draw has floats of nine bits (in a
-    narrower type all of its bits): by it a product or a sum in bf16, where the program has it in f32, is told apart,
-    and so is a cast to bf16 on the way. What keeps ten bits or more, as tf32 does, is not.
+    was wrong with four; there three draws are tried. On each mesh one draw has floats of nine bits, or all that a
+    narrower type has: what goes through bf16 where the program has f32 is told apart, what keeps ten bits (tf32) not.
 
     Raises AssertionError with the mesh, the device, the element and both values; also where `dtype` rounds so much
     that a wrong result could pass. What the function raises itself has a note of the mesh and the sizes.
