@@ -35,7 +35,8 @@ class Needless:
 
 
 def needless(part: Part, alike: Alike, model: LinkModel) -> Needless | None:
-    """None where over each of its axes the devices' values may differ, or where that saves nothing."""
+    """None where over each of its axes the devices' values may differ, or where fewer axes save nothing: all links of a
+    slice together may be faster than those of one axis."""
     one, axes = part.collective, part.collective.axes
     if not axes or part.operand is None or one.kind not in (*_OVER_FEWER, "ReduceScatter"):
         return None
@@ -43,11 +44,11 @@ def needless(part: Part, alike: Alike, model: LinkModel) -> Needless | None:
     left = tuple(axis for axis in axes if axis not in held)
     if not held or (left and one.kind not in _OVER_FEWER):
         return None
-    over = _over(one, part.local_bytes, left, model.mesh)
-    if over.wire_bytes > WORTHWHILE * part.wire_bytes:
+    whole, over = (_over(one, part.local_bytes, some, model.mesh) for some in (axes, left))
+    taken, needed = (price(each, model).time_ps for each in (whole, over))
+    if over.wire_bytes > WORTHWHILE * part.wire_bytes or needed > taken:
         return None
-    seconds = price(over, model).time_ps / 10**12
-    return Needless(held, over.wire_bytes, seconds, *_said(part, alike.module, held, model.mesh))
+    return Needless(held, over.wire_bytes, needed / 10**12, *_said(part, alike.module, held, model.mesh))
 
 
 def _over(one: Collective, local_bytes: int, axes: Axes, mesh: Mesh) -> Collective:
