@@ -149,7 +149,7 @@ def test_a_reshard_to_the_same_sharding_is_an_empty_plan(case):
 
 @FEW
 @given(reshards(max_axes=2), st.data())
-def test_the_triangle_inequality(case, data):
+def test_the_triangle_inequality_of_partial_sums(case, data):
     via = data.draw(st.sampled_from([case.source, case.target, type(case.source).replicated(len(case.shape))]))
     if not via.unreduced <= case.source.unreduced or not case.target.unreduced <= via.unreduced:
         return
@@ -164,13 +164,6 @@ def cost_of(text, mesh, dims, **options):
     return shardc.plan(text, mesh=mesh, dims=dims, **options).cost
 
 
-def test_the_transposed_product_costs_the_same():
-    mesh, dims = {"X": 2, "Y": 4}, {"I": 64, "J": 128, "K": 256}
-    one = cost_of("A[I_X, J_Y] · B[J, K_X] → C[I, K_Y]", mesh, dims)
-    other = cost_of("B[K_X, J] · A[J_Y, I_X] → C[K_Y, I]", mesh, dims)
-    assert (one.wire_bytes, one.time_s) == (other.wire_bytes, other.time_s)
-
-
 def test_renaming_dims_and_axes_renames_the_plan_and_changes_nothing_else():
     first = shardc.plan(
         "A[I_X, J_Y] · B[J, K_X] → C[I, K_Y]", mesh={"X": 2, "Y": 4}, dims={"I": 64, "J": 128, "K": 256}
@@ -183,14 +176,7 @@ def test_renaming_dims_and_axes_renames_the_plan_and_changes_nothing_else():
     assert first.cost == second.cost
 
 
-def test_swapping_equal_axes_swaps_the_price_of_nothing():
-    dims = {"I": 64, "J": 128, "K": 256}
-    one = cost_of("A[I_X, J_Y] · B[J, K] → C[I_Y, K]", {"X": 4, "Y": 4}, dims)
-    other = cost_of("A[I_Y, J_X] · B[J, K] → C[I_X, K]", {"X": 4, "Y": 4}, dims)
-    assert one == other
-
-
-def test_an_axis_of_one_costs_nothing():
+def test_an_axis_of_one_changes_no_plan():
     with_one = cost_of("A[I_XZ, J_Y] → A[I_Y, J_ZX]", {"X": 2, "Y": 4, "Z": 1}, {"I": 64, "J": 64})
     without = cost_of("A[I_X, J_Y] → A[I_Y, J_X]", {"X": 2, "Y": 4}, {"I": 64, "J": 64})
     assert with_one.wire_bytes == without.wire_bytes
