@@ -151,7 +151,9 @@ def test_drawn_programs(bench, case):
 @settings(max_examples=20)
 @given(partial_programs())
 def test_many_drawn_programs(bench, case):
-    assert bench.outcome(case) == bench.EQUAL
+    """Of a difference all may cancel, `A{U_X} - A`, and what is left by rounding says nothing."""
+    found = bench.outcome(case)
+    assert found == bench.EQUAL or (found == bench.NOT_CHECKABLE and " - " in case.text)
 
 
 @pytest.mark.parametrize(
