@@ -209,8 +209,8 @@ def _without(factors: list[Factor], node: int, sizes: Sequence[int]) -> Factor:
     than 64 dims."""
     nodes = tuple(other for other in _around(node, factors) if sizes[other] > 1)
     shape = tuple(sizes[other] for other in nodes)
-    laid = [_laid(factor, (node, *nodes)) for factor in factors]
-    least = _total(laid, (sizes[node], *shape)).min(axis=0) if math.prod(shape) < LARGE else _least(laid, shape)
+    tables = [laid(factor, (node, *nodes)) for factor in factors]
+    least = _total(tables, (sizes[node], *shape)).min(axis=0) if math.prod(shape) < LARGE else _least(tables, shape)
     return Factor(nodes, np.minimum(least, NEVER))
 
 
@@ -233,7 +233,7 @@ def _total(tables: list[PriceArray], shape: tuple[int, ...], into: PriceArray | 
     return total
 
 
-def _laid(factor: Factor, nodes: tuple[int, ...]) -> PriceArray:
+def laid(factor: Factor, nodes: tuple[int, ...]) -> PriceArray:
     """A table with a dim for each of the nodes, of size one for those that it does not mention; what it mentions beside
     them has one state."""
     order = sorted(range(len(factor.nodes)), key=lambda place: (*nodes, factor.nodes[place]).index(factor.nodes[place]))

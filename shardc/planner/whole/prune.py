@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shardc.planner.whole.eliminate import MOST, Factor, Solved, improved, price_of, solve
+from shardc.planner.whole.eliminate import MOST, Factor, Solved, improved, laid, price_of, solve
 from shardc.planner.whole.prices import NEVER
 
 SWEEPS = 2  # there and back, before states are left out
@@ -136,16 +136,17 @@ class _Link:
     """A node's place in a table: which table, which of its dims, and whether it is that table's first or last node."""
 
     table: int
-    others: tuple[int, ...]  # the other dims of the table
+    place: int
+    after: tuple[int, ...]  # the dims that are left behind it, once those before are gone
     shape: tuple[int, ...]  # of a price for each state of the node, as a table of all nodes
     is_first: bool
     is_last: bool
 
     @classmethod
     def of(cls, table: int, nodes: Sequence[int], place: int) -> _Link:
-        others = tuple(other for other in range(len(nodes)) if other != place)
+        after = tuple(range(1, len(nodes) - place))
         shape = tuple(-1 if other == place else 1 for other in range(len(nodes)))
-        return cls(table, others, shape, nodes[place] == min(nodes), nodes[place] == max(nodes))
+        return cls(table, place, after, shape, nodes[place] == min(nodes), nodes[place] == max(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class _Shared:
 
     @classmethod
     def of(cls, sizes: Sequence[int], factors: Sequence[Factor]) -> _Shared:
-        links = [list[_Link]() for _ in sizes]
+        links, factors = [list[_Link]() for _ in sizes], _joined(factors)
         for at, factor in enumerate(factors):
             for place, node in enumerate(factor.nodes):
                 links[node].append(_Link.of(at, factor.nodes, place))
@@ -178,9 +179,8 @@ class _Shared:
 
     def swept(self, times: int) -> tuple[float, tuple[_Costs, ...]]:
         """From the first node to the last, back, and so on. A bound, and what each state of a node costs above it."""
-        bound, above = 0.0, list[_Costs]()
         for time in range(times):
-            bound, there = self.bound, time % 2 == 0
+            bound, there = self.bound if time == times - 1 else 0.0, time % 2 == 0
             nodes = range(len(self.own)) if there else range(len(self.own) - 1, -1, -1)
             above = [self._handed_on(node, there) for node in nodes]
         return bound, tuple(above if there else above[::-1])
@@ -191,18 +191,17 @@ class _Shared:
 
         What each state costs more than the best, all of it taken together.
         """
-        links, total = self.links[node], self.own[node]
-        for link in links:
-            least = _min_marginal(self.tables[link.table], link)
-            self.tables[link.table] -= least.reshape(link.shape)
-            total = total + least
+        links = self.links[node]
+        least = [_min_marginal(self.tables[link.table], link) for link in links]
+        total = sum(least, self.own[node])
         above: _Costs = total - total.min()
-        later, earlier = [link for link in links if not link.is_last], [link for link in links if not link.is_first]
+        later, earlier = sum(not link.is_last for link in links), sum(not link.is_first for link in links)
         to_come, past = (later, earlier) if there else (earlier, later)
-        part = total / max(1, len(past), len(to_come))
-        for link in to_come:
-            self.tables[link.table] += part.reshape(link.shape)
-        self.own[node] = total - part * len(to_come)
+        part = total / max(1, past, to_come)
+        for link, taken in zip(links, least, strict=True):
+            is_to_come = not (link.is_last if there else link.is_first)
+            self.tables[link.table] += (part - taken if is_to_come else -taken).reshape(link.shape)
+        self.own[node] = total - part * to_come
         return above
 
     def assigned(self) -> list[int]:
@@ -226,10 +225,33 @@ class _Shared:
         return _Shared(self.nodes, tables, own, self.links)
 
 
+def _joined(factors: Sequence[Factor]) -> list[Factor]:
+    """The same sum in fewer tables: what another has the nodes of as well is added to that."""
+    found, wider = dict[frozenset[int], Factor](), dict[int, list[frozenset[int]]]()
+    for factor in sorted(factors, key=lambda each: -len(each.nodes)):
+        nodes = frozenset(factor.nodes)
+        around = next((each for each in wider.get(factor.nodes[0], ()) if nodes <= each), None)
+        if around is not None:
+            found[around] = _added(found[around], factor)
+            continue
+        found[nodes] = factor
+        for node in nodes:
+            wider.setdefault(node, []).append(nodes)
+    return [*found.values()]
+
+
+def _added(table: Factor, factor: Factor) -> Factor:
+    """A table with another of some of its nodes."""
+    total = table.table + laid(factor, table.nodes)
+    return Factor(table.nodes, np.minimum(total, NEVER))
+
+
 def _min_marginal(table: _Costs, link: _Link) -> _Costs:
     """The least of a table for each state of the node that is linked."""
-    found: _Costs = np.minimum.reduce(table, axis=link.others)
-    return found
+    found = table
+    for _ in range(link.place):  # one dim after another: what is compared lies side by side, in long rows
+        found = np.minimum.reduce(found, axis=0)
+    return np.minimum.reduce(found, axis=link.after) if link.after else found
 
 
 def _chosen(every: Sequence[NDArray[_Number]], states: Sequence[_States]) -> tuple[NDArray[_Number], ...]:
@@ -238,5 +260,8 @@ def _chosen(every: Sequence[NDArray[_Number]], states: Sequence[_States]) -> tup
 
 
 def _those(table: NDArray[_Number], nodes: tuple[int, ...], kept: Sequence[_States]) -> NDArray[_Number]:
-    """A table's entries of the states that are kept."""
-    return np.ascontiguousarray(table[np.ix_(*(kept[node] for node in nodes))])
+    """A table's entries of the states that are kept; the table itself where these are all."""
+    for dim, node in enumerate(nodes):
+        if len(kept[node]) < table.shape[dim]:
+            table = table.take(kept[node], axis=dim)
+    return table
