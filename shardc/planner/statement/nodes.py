@@ -317,16 +317,18 @@ def _calls_at(
     most: float = math.inf
     searches, loops = [table.search for table in tables], problem.loops(expr)
     sent = loops.if_sent()
+    plain = function_of(expr, searches, loops)
+    moved_there = plain if sent is None else function_of(expr, searches, sent)
     for at in every:
         prices = [table.price(number, None) for table, number in zip(tables, at, strict=True)]
         moved = sum(price for price in prices if price is not None)
         if None in prices or moved >= most:
             continue
-        lie = [table.sharding(number) for table, number in zip(tables, at, strict=True)]
+        lie = tuple(table.sharding(number) for table, number in zip(tables, at, strict=True))
         is_sent = sent is not None and any(
             tables[place].is_sent(at[place], problem.environment.alike) for place in loops.in_tiles
         )
-        found = function_of(expr, searches, lie, sent if sent is not None and is_sent else loops)
+        found = (moved_there if is_sent else plain).of(lie)
         if found is not None and moved + found[1] < most and search.divides(search.graph.number(found[0])):
             most = moved + found[1] if cheapest else math.inf
             yield search.graph.number(found[0]), moved + found[1], Applied(tables, at)

@@ -143,19 +143,19 @@ def _calls(expr: Call, loops: Loops, search: Search, below: _Below, spaces: Spac
     sums = frozenset[str]().union(*(below[place][1] for place in linear))
     dims = [operand.dims for operand in expr.operands]
     every = tuple(dict.fromkeys(dim for some in dims or [expr.dims] for dim in some))
-    found = list[tuple[Way, int]]()
+    found, function = list[tuple[Way, int]](), function_of(expr, [one for one, _ in below], loops) if dims else None
     for placed in _placed(around.coarse_pool, spaces.of(every), len(every), sums):
         axes_of = dict(zip(every, placed.dims, strict=True))
         partial = [placed.unreduced if place in linear else frozenset[str]() for place in range(len(dims))]
-        lie = [
+        lie = tuple(
             around.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
             for some, over in zip(dims, partial, strict=True)
-        ]
-        if not dims:
+        )
+        if function is None:
             lies = around.refined(placed)
             found.append((Way((), around.number(lies), 1), of_none(expr, search, lies, loops)))
             continue
-        result = function_of(expr, [one for one, _ in below], lie, loops)
+        result = function.of(lie)
         if result is not None:
             at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
             found.append((Way(at, around.number(result[0]), 1), result[1]))
