@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from shardc.cost.alone import Amount
+from shardc.cost.alone import Alone, Amount
 from shardc.cost.model import CostModel
+from shardc.cost.rate import picoseconds
 from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.expressions import Product
 from shardc.ir.mesh import Mesh
@@ -25,7 +26,9 @@ from shardc.ir.program import Program
 from shardc.ir.sharding import Array, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Streams
 from shardc.planner.budget import BOUND, Meter, Spent
+from shardc.planner.options import Objective
 from shardc.planner.paths.graph import Graph
+from shardc.planner.paths.search import Search
 from shardc.rules.placements import ANYWHERE, Space
 from shardc.rules.products import local_product, local_products
 
@@ -39,20 +42,44 @@ class Way:
     parts: int
 
 
-def every_way(
-    dims: tuple[Dims, ...],
+_Asked: TypeAlias = tuple[tuple[Dims, ...], Dims, tuple[Graph, ...], Graph, tuple[frozenset[str], ...], Space]
+
+
+def every_priced(
+    work: Work,
     result: Dims,
-    graphs: tuple[Graph, ...],
-    graph: Graph,
+    below: Sequence[Search],
+    left: Search,
     unreduced: tuple[frozenset[str], ...],
     space: Space = ANYWHERE,
-) -> tuple[Way, ...]:
-    """Every local product over the axes of the graphs, as `rules.products.local_products` lists them.
+) -> list[tuple[Way, int]]:
+    """Every local product over the axes of the searches' graphs, as `rules.products.local_products` lists them, and its
+    price alone; `below` are the searches of the operands, `left` that of the result.
 
     They are the same for dims of other names: `n[B, D] · V[D, F]` and `P[B, F] · W[F, D]` are asked for once.
     """
-    *below, left = numbered((*dims, result))
-    return _every_way(tuple(below), left, graphs, graph, unreduced, space)
+    *dims, last = numbered((*work.operand_dims, result))
+    product = tuple(dims), last, tuple(each.graph for each in below), left.graph, unreduced, space
+    sizes = (*(each.total_bytes for each in below), left.total_bytes)
+    return [*_every_priced(product, replace(work, dims=(), operand_dims=()), sizes, left.model.alone, left.objective)]
+
+
+@lru_cache(maxsize=256)
+def _every_priced(
+    product: _Asked, work: Work, sizes: tuple[int, ...], alone: Alone, objective: Objective
+) -> tuple[tuple[Way, int], ...]:
+    """Of arrays of so many bytes. Ways that leave each device as much take as long."""
+    _, _, graphs, graph, *_ = product
+    found, known = list[tuple[Way, int]](), dict[tuple[int, ...], int]()
+    for way in _every_way(*product):
+        places = zip(sizes, (*graphs, graph), (*way.at, way.result), strict=True)
+        key = (way.parts, *(size // around.counts[number] for size, around, number in places))
+        if key not in known:
+            parts, *read, written = key
+            seconds = alone.product_s(work.amount(work.total // parts, read, written))
+            known[key] = objective.price(picoseconds(seconds), 0)
+        found.append((way, known[key]))
+    return tuple(found)
 
 
 def numbered(every: Sequence[Dims]) -> tuple[Dims, ...]:

@@ -41,7 +41,7 @@ from shardc.planner.paths.tables import (
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of, of_none
 from shardc.planner.products.placing import Movable, few_ways
-from shardc.planner.products.ways import Towards, Way, every_way, way_at
+from shardc.planner.products.ways import Towards, Way, every_priced, way_at
 from shardc.planner.statement.refusals import impossible
 from shardc.rules.placements import count_placements, placements
 
@@ -232,7 +232,8 @@ def _in_place(problem: Problem, expr: Product, tables: tuple[Table, ...], search
         way_at(dims, expr.dims, [one.graph for one in below], search.graph, at)
         for at in product(*(table.seeds for table in tables))
     )
-    return [(way, problem.way_price(problem.work(expr), way, below, search)) for way in found if way is not None]
+    work = problem.work(expr)
+    return [(way, problem.way_price(work, way, below, search)) for way in found if way is not None]
 
 
 def _alone(expr: Product, search: Search, left: ShardingNumber) -> Table:
@@ -281,11 +282,7 @@ def _priced_products(
 ) -> list[tuple[Way, int]]:
     meeting = len({dim for operand in expr.operands for dim in operand.dims})
     problem.meter.begin_on(WAY * count_placements(len(search.graph.coarse_pool), meeting))
-    graphs = tuple(table.search.graph for table in tables)
-    ways = every_way(tuple(o.dims for o in expr.operands), expr.dims, graphs, search.graph, partials)
-    work = problem.work(expr)
-    below = [table.search for table in tables]
-    return [(way, problem.way_price(work, way, below, search)) for way in ways]
+    return every_priced(problem.work(expr), expr.dims, [table.search for table in tables], search, partials)
 
 
 def _calls(

@@ -17,7 +17,7 @@ from shardc.lowering.streams import Loops, Passes
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of, of_none
-from shardc.planner.products.ways import Way, Work, every_way
+from shardc.planner.products.ways import Way, Work, every_priced
 from shardc.planner.whole.prices import Places, PriceArray, Scale, States
 from shardc.planner.whole.spaces import Spaces
 from shardc.rules.placements import Space, subsets
@@ -119,22 +119,20 @@ def _priced(
 ) -> _Priced:
     if isinstance(expr, Call):
         return _calls(expr, loops, search, below, spaces)
-    return _products(problem, expr, replace(problem.work(expr), streams=loops.streams), search, below, spaces)
+    return _products(expr, replace(problem.work(expr), streams=loops.streams), search, below, spaces)
 
 
-def _products(problem: Problem, expr: Product, work: Work, search: Search, below: _Below, spaces: Spaces) -> _Priced:
+def _products(expr: Product, work: Work, search: Search, below: _Below, spaces: Spaces) -> _Priced:
     around = search.graph
     dims = tuple(operand.dims for operand in expr.operands)
     space = spaces.of(tuple(dict.fromkeys(chain(*dims))))
-    graphs = tuple(one.graph for one, _ in below)
     sums = tuple(partial.intersection(around.coarse_pool) for _, partial in below)
-    ways = every_way(dims, expr.dims, graphs, around, sums, space)
+    arrays = [one for one, _ in below]
+    ways = every_priced(work, expr.dims, arrays, search, sums, space)
     if len(ways) > MOST_WAYS:
-        ways = every_way(dims, expr.dims, graphs, around, (frozenset[str](),) * len(below), space)
+        ways = every_priced(work, expr.dims, arrays, search, (frozenset[str](),) * len(below), space)
     partial = frozenset(around.pool) if len({dim for some in dims for dim in some}) > len(expr.dims) else frozenset()
-    return [(way, problem.way_price(work, way, [one for one, _ in below], search)) for way in ways], partial.union(
-        *sums
-    )
+    return ways, partial.union(*sums)
 
 
 def _calls(expr: Call, loops: Loops, search: Search, below: _Below, spaces: Spaces) -> _Priced:
