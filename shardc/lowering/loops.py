@@ -55,6 +55,7 @@ class Account:
     told: dict[Met, Told] = field(default_factory=dict)
     through: dict[Met, Going] = field(default_factory=dict)
     roots: dict[Met, Product | Call] = field(default_factory=dict)  # what is in a loop, or leaves tiles
+    _streams: dict[Expr, Streams | None] = field(default_factory=dict)  # as far as somebody asked
 
     @classmethod
     def of(cls, program: Program) -> Account:
@@ -69,6 +70,11 @@ class Account:
     def streams(self, expr: Product | Call) -> Streams | None:
         """Of an operation in a statement, in whatever order products are taken: what another order makes on the way
         lies nowhere. None of a function over dims, of which `passes` tells."""
+        if expr not in self._streams:
+            self._streams[expr] = self._streams_of(expr)
+        return self._streams[expr]
+
+    def _streams_of(self, expr: Product | Call) -> Streams | None:
         if isinstance(expr, Call) and not expr.operands:  # computed as it is read, unless it has to lie somewhere
             return Streams((), self.readers.is_needed(self.readers.key(expr), grows=True), bare=True)
         if isinstance(expr, Call) and not is_of_elements(expr):
