@@ -12,7 +12,7 @@ as it is: outputs, what collectives and loops read, and what is computed of a pr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shardc.ir.collectives import Slice, apply
@@ -31,27 +31,32 @@ def with_shares_computed(block: Block, mesh: Mesh) -> Block:
         else step
         for step in block.steps
     )
-    found = replace(block, steps=steps)
-    for step in reversed(steps):
-        if step.op.facts.kind is Kind.SLICE:
-            found = _sunk(found, step.result, mesh) or found
+    shares = [step.result for step in reversed(steps) if step.op.facts.kind is Kind.SLICE]
+    return _all_sunk(replace(block, steps=steps), shares, mesh)
+
+
+def _all_sunk(block: Block, shares: Sequence[ValueNumber], mesh: Mesh) -> Block:
+    """With each of some shares computed so; the same block where none is."""
+    found, around = block, None
+    for share in shares:
+        around = around or _Around.of(found)
+        sunk = _sunk(around, share, mesh)
+        if sunk is not None:
+            found, around = sunk, None
     return found
 
 
-def _sunk(block: Block, share: ValueNumber, mesh: Mesh) -> Block | None:
+def _sunk(around: _Around, share: ValueNumber, mesh: Mesh) -> Block | None:
     """With a share computed of the shares of what it is a part of, if something that others read as well lies nowhere
     then; None where nothing does."""
-    around = _Around.of(block)
+    block = around.block
     cut = around.made[share]
     whole = around.made.get(cut.operands[0])
     if whole is None or share in block.outputs or cut.rule.is_named or not around.is_computed(whole):
         return None
     below = _cut_below(block, cut, whole, mesh)
-    found = below.block
-    is_read = len(around.readers[whole.result]) > 1
-    for other in below.shares:
-        sunk = _sunk(found, other, mesh)
-        found, is_read = sunk or found, is_read or sunk is not None
+    found = _all_sunk(below.block, below.shares, mesh)
+    is_read = len(around.readers[whole.result]) > 1 or found is not below.block
     return found if is_read else None
 
 
