@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Moving(NamedTuple):
     bare: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what moves bytes is kept
 class Calibration:
     """Operations of a product per second, by its type; bytes per second that are read, written, and copied, which is to
     lay a block anew; of pieces that an exchange received along the last dim, laid there; of any pieces of one, laid on
@@ -67,8 +67,14 @@ class Calibration:
 
     def moving(self, dtype: DType) -> Moving:
         """Of a type; narrow ones as bf16, wide ones as f32."""
-        if dtype.bytes > 2:
-            return Moving(self.f32_read, self.f32_write, self.f32_largest, self.f32_computed, self.f32_bare)
+        return self._wide if dtype.bytes > 2 else self._narrow
+
+    @cached_property
+    def _wide(self) -> Moving:
+        return Moving(self.f32_read, self.f32_write, self.f32_largest, self.f32_computed, self.f32_bare)
+
+    @cached_property
+    def _narrow(self) -> Moving:
         return Moving(self.bf16_read, self.bf16_write, self.bf16_largest, self.bf16_computed, self.bf16_bare)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, NewType, TypeAlias
 
 from shardc.ir.collectives import Move
@@ -49,7 +49,12 @@ class Apply:
 
     @property
     def facts(self) -> Facts:
-        return Facts(Kind.LOCAL, self.function)
+        return _facts(self.function)
+
+
+@lru_cache(maxsize=256)
+def _facts(function: str) -> Facts:
+    return Facts(Kind.LOCAL, function)
 
 
 @dataclass(frozen=True, slots=True)

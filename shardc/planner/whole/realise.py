@@ -193,7 +193,7 @@ class _Teller:
         block: Block,
         told: Sequence[Told],
     ) -> tuple[PlannedStatement | PlannedLoop, ...]:
-        found = list[PlannedStatement | PlannedLoop]()
+        found, named = list[PlannedStatement | PlannedLoop](), _named(block.values, self.copies)
         for number, each in enumerate(written):
             parts = [at for at, own in enumerate(told) if own.number == number]
             if isinstance(each, For) and not parts:  # it leads to no output
@@ -201,7 +201,7 @@ class _Teller:
             elif isinstance(each, For):
                 found.append(self._loop(each, parts[-1], planned, block, told))  # rows are brought before
             else:
-                found.append(self._statement(each, parts, planned, block))
+                found.append(self._statement(each, parts, planned, block.steps, named))
         return tuple(found)
 
     def _loop(
@@ -223,14 +223,15 @@ class _Teller:
         written: Statement,
         parts: list[int],
         every: Sequence[PlannedStatement | PlannedLoop],
-        block: Block,
+        steps: tuple[Step, ...],
+        values: tuple[Array, ...],
     ) -> PlannedStatement:
         planned = [each for at in parts if isinstance(each := every[at], PlannedStatement)]
         cases: dict[str, int] = {}
         for each in planned:
             cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}
         gap = next((each.gap for each in planned if each.gap is not None), None)
-        listed = _Listed(block.steps, _named(block.values, self.copies), parts, planned)
+        listed = _Listed(steps, values, parts, planned)
         return PlannedStatement(written.text, cases, listed.every, ranking(self.objective), gap=gap)
 
 
