@@ -195,6 +195,10 @@ class LinkModel:
     def emitted(self, move: Move, block: LocalBlock | None, before: Sharding | None = None) -> Rate:
         if block is None and self.alone.measured is None and not self.target.is_all(move.axes):
             return self.rate(move)
+        return _emitted(self, move, block, before)
+
+    def of_calls(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> Rate:
+        """The time of the calls of a move's form."""
         calls = self._calls_of(move, block, before)
         if calls not in self._emitted:
             self._emitted[calls] = self._sum(calls)
@@ -337,6 +341,11 @@ class LinkModel:
 
 def _again(chip: Chip, layout: Layout, book: bool, target: Target, by: Refinement | None) -> LinkModel:
     return _model(chip, layout, book, target).on(by)
+
+
+@lru_cache(maxsize=1 << 14)
+def _emitted(model: LinkModel, move: Move, block: LocalBlock | None, before: Sharding | None) -> Rate:
+    return model.of_calls(move, block, before)
 
 
 @lru_cache(maxsize=64)
