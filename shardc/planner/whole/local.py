@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import TypeAlias
 
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Product
-from shardc.ir.sharding import Axes, Sharding
+from shardc.ir.sharding import Axes, Dims, Sharding, ShardingNumber
 from shardc.lowering.streams import Loops, Passes
+from shardc.planner.paths.graph import Graph
 from shardc.planner.paths.search import Search
 from shardc.planner.problem import Problem
 from shardc.planner.products.functions import function_of, of_none
-from shardc.planner.products.ways import Way, Work, every_priced
+from shardc.planner.products.ways import Way, Work, every_priced, numbered
 from shardc.planner.whole.prices import Places, PriceArray, Scale, States
 from shardc.planner.whole.spaces import Spaces
 from shardc.rules.placements import Space, subsets
@@ -26,6 +28,7 @@ MOST_WAYS = 3000  # of one operation; where there are more, its operands are no 
 
 _Below = Sequence[tuple[Search, frozenset[str]]]  # of each operand, and over which axes it may be unreduced
 _Prices: TypeAlias = Sequence[tuple[Way, int]]
+_Lies: TypeAlias = tuple[tuple[ShardingNumber, ...], tuple[Sharding, ...]]  # of operands: by numbers, and as such
 _Priced: TypeAlias = tuple[_Prices, frozenset[str]]  # with prices; over what the result may be sums
 
 
@@ -54,11 +57,9 @@ class Ways:
         """Of operands and a result that have these states; -1 where a sharding is none of them."""
         numbers = [(*way.at, way.result) for way, _ in ways]
         at = [[own.place.get(some[place], -1) for some in numbers] for place, own in enumerate(arrays)]
-        nothing = [(way, 0) for way, _ in ways]
-        prices, sent, left = (
-            np.array([scale.of_price(price) for _, price in some], dtype=np.int64)
-            for some in (ways, if_sent or ways, to_lie or nothing)
-        )
+        prices = _scaled(ways, scale)
+        sent = _scaled(if_sent, scale) if if_sent else prices
+        left = _scaled(to_lie, scale) if to_lie else np.zeros_like(prices)
         return cls(tuple(np.array(places, dtype=np.int64) for places in at), prices, sent, left, tuple(in_tiles))
 
     def more(self, place: int) -> PriceArray | None:
@@ -75,6 +76,12 @@ class Ways:
         pairs = (self.prices, others.prices), (self.if_sent, others.if_sent), (self.to_lie, others.to_lie)
         prices, sent, left = (np.concatenate(pair) for pair in pairs)
         return replace(self, at=at, prices=prices, if_sent=sent, to_lie=left)
+
+
+def _scaled(ways: _Prices, scale: Scale) -> PriceArray:
+    """The prices of ways; few are any but another's."""
+    known = {price: scale.of_price(price) for price in {price for _, price in ways}}
+    return np.array([known[price] for _, price in ways], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +146,40 @@ def _calls(expr: Call, loops: Loops, search: Search, below: _Below, spaces: Spac
     around = search.graph
     linear = linear_operands(expr.function, expr.numbers)
     sums = frozenset[str]().union(*(below[place][1] for place in linear))
-    dims = [operand.dims for operand in expr.operands]
-    every = tuple(dict.fromkeys(dim for some in dims or [expr.dims] for dim in some))
-    found, function = list[tuple[Way, int]](), function_of(expr, [one for one, _ in below], loops) if dims else None
-    for placed in _placed(around.coarse_pool, spaces.of(every), len(every), sums):
+    dims = tuple(operand.dims for operand in expr.operands)
+    space = spaces.of(tuple(dict.fromkeys(chain(*dims)) if dims else expr.dims))
+    if not dims:
+        lies = map(around.refined, _placed(around.coarse_pool, space, len(expr.dims), sums))
+        return [(Way((), around.number(each), 1), of_none(expr, search, each, loops)) for each in lies], sums
+    arrays, found = [one for one, _ in below], list[tuple[Way, int]]()
+    function, graphs = function_of(expr, arrays, loops), tuple(one.graph for one in arrays)
+    for at, lie in _every_lie(numbered(dims), linear, graphs, around.coarse_pool, space, sums):
+        result = function.of(lie)
+        if result is not None:
+            found.append((Way(at, around.number(result[0]), 1), result[1]))
+    return found, sums
+
+
+@lru_cache(maxsize=256)
+def _every_lie(
+    dims: Sequence[Dims],
+    linear: frozenset[int],
+    graphs: Sequence[Graph],
+    pool: Axes,
+    space: Space,
+    sums: frozenset[str],
+) -> tuple[_Lies, ...]:
+    """Where the operands of a function may lie together, whose dims may bear other names."""
+    every, found = tuple(dict.fromkeys(chain(*dims))), list[_Lies]()
+    for placed in _placed(pool, space, len(every), sums):
         axes_of = dict(zip(every, placed.dims, strict=True))
         partial = [placed.unreduced if place in linear else frozenset[str]() for place in range(len(dims))]
         lie = tuple(
-            around.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
-            for some, over in zip(dims, partial, strict=True)
+            graph.refined(Sharding(tuple(axes_of[dim] for dim in some), over))
+            for graph, some, over in zip(graphs, dims, partial, strict=True)
         )
-        if function is None:
-            lies = around.refined(placed)
-            found.append((Way((), around.number(lies), 1), of_none(expr, search, lies, loops)))
-            continue
-        result = function.of(lie)
-        if result is not None:
-            at = tuple(one.graph.number(sharding) for (one, _), sharding in zip(below, lie, strict=True))
-            found.append((Way(at, around.number(result[0]), 1), result[1]))
-    return found, sums
+        found.append((tuple(graph.number(own) for graph, own in zip(graphs, lie, strict=True)), lie))
+    return tuple(found)
 
 
 def _placed(axes: Axes, space: Space, rank: int, sums: frozenset[str]) -> Iterator[Sharding]:

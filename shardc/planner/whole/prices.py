@@ -129,13 +129,14 @@ def states(around: Graph, model: CostModel, array: LocalBlock | None, within: Wi
 
 
 def _rates(rates: list[Rate]) -> Rates:
-    """Nothing for rounds that a move does not have."""
-    rounds = [list(rate.rounds()) for rate in rates]
-    found = np.zeros((4, max(map(len, rounds), default=1), len(rates)))
-    for move, some in enumerate(rounds):
+    """Nothing for rounds that a move does not have. Most moves take as long as others do."""
+    every = {id(rate): rate for rate in rates}
+    rounds, column = [list(rate.rounds()) for rate in every.values()], {each: at for at, each in enumerate(every)}
+    found = np.zeros((4, max(map(len, rounds), default=1), len(rounds)))
+    for at, some in enumerate(rounds):
         for number, each in enumerate(some):
-            found[:, number, move] = each.latency_s, each.s_per_byte, each.near_bytes, each.near_s_per_byte
-    return Rates(*found)
+            found[:, number, at] = each.latency_s, each.s_per_byte, each.near_bytes, each.near_s_per_byte
+    return Rates(*found[:, :, [column[id(rate)] for rate in rates]])
 
 
 @lru_cache(maxsize=64)
