@@ -244,8 +244,8 @@ class _Ready:
 
     def take(self, *kinds: _Kind) -> Work | None:
         """The first of these kinds, which is ready no more."""
-        heap = min((self._heaps[kind] for kind in kinds if self._heaps[kind]), key=lambda heap: heap[0], default=None)
-        return None if heap is None else self._works[heappop(heap)]
+        heaps = [heap for kind in kinds if (heap := self._heaps[kind])]
+        return self._works[heappop(min(heaps) if len(heaps) > 1 else heaps[0])] if heaps else None
 
     def finish(self, work: Work) -> None:
         for reader in self._readers[self._numbers[id(work)]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from shardc.ir.collectives import Slice, apply
 from shardc.ir.mesh import Mesh
@@ -39,7 +40,7 @@ def _all_sunk(block: Block, shares: Sequence[ValueNumber], mesh: Mesh) -> Block:
     """With each of some shares computed so; the same block where none is."""
     found, around = block, None
     for share in shares:
-        around = around or _Around.of(found)
+        around = around or _Around(found)
         sunk = _sunk(around, share, mesh)
         if sunk is not None:
             found, around = sunk, None
@@ -60,26 +61,34 @@ def _sunk(around: _Around, share: ValueNumber, mesh: Mesh) -> Block | None:
     return found if is_read else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what is asked of it is kept
 class _Around:
     block: Block
-    made: Mapping[ValueNumber, Step]
-    readers: Mapping[int, list[Step]]
-    kinds: Mapping[ValueNumber, Reads]
-    tiles: frozenset[ValueNumber]  # what is a product's, or computed with its tiles, as large as these
 
-    @classmethod
-    def of(cls, block: Block) -> _Around:
-        made, kinds, tiles = dict[ValueNumber, Step](), kinds_of(block, block.steps), set[ValueNumber]()
+    @cached_property
+    def made(self) -> Mapping[ValueNumber, Step]:
+        return {result: step for step in self.block.steps for result in step.results}
+
+    @cached_property
+    def readers(self) -> Mapping[int, list[Step]]:
+        return readers_of(self.block.steps)
+
+    @cached_property
+    def kinds(self) -> Mapping[ValueNumber, Reads]:
+        return kinds_of(self.block, self.block.steps)
+
+    @cached_property
+    def tiles(self) -> frozenset[ValueNumber]:
+        """What is a product's, or computed with its tiles, as large as these."""
+        block, tiles = self.block, set[ValueNumber]()
         for step in block.steps:
-            made |= dict.fromkeys(step.results, step)
             if isinstance(step.op, Loop):
                 continue
-            value, kind, rank = step.result, kinds[step.result], len(block.values[step.result].dims)
+            value, kind, rank = step.result, self.kinds[step.result], len(block.values[step.result].dims)
             whole = {each for each in step.operands if len(block.values[each].dims) >= rank}
             passes = kind is Reads.ELEMENTS and not step.op.facts.is_move and value not in block.outputs
             tiles |= {value} if kind is Reads.PRODUCT or (passes and not tiles.isdisjoint(whole)) else set()
-        return cls(block, made, readers_of(block.steps), kinds, frozenset(tiles))
+        return frozenset(tiles)
 
     def is_computed(self, step: Step) -> bool:
         """Whether what a step leaves is computed of elements by each that reads it, and of no product's tiles."""

@@ -98,7 +98,7 @@ def alike(problem: Problem, expr: Product | Call, below: _Below) -> Hashable:
     if isinstance(expr, Call):
         own: Hashable = (expr.function, expr.over, expr.numbers, problem.loops(expr))
     else:
-        own = problem.work(expr).streams
+        own = problem.streams(expr)
     return type(expr), own, given, expr.dims, expr.dtype
 
 
