@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple, Self, TypeAlias
 
 from shardc.ir.exchange import Tail, moved, pieces, tails
@@ -58,6 +59,16 @@ class Facts:
     def communicates(self) -> bool:
         """Whether devices send anything, if there are several."""
         return self.is_move and self.kind not in (Kind.SLICE, Kind.MASK)
+
+
+@lru_cache(maxsize=256)
+def local(name: str) -> Facts:
+    """Of what each device does by itself, under this name.
+
+    >>> local("relu").kind
+    <Kind.LOCAL: 'each device by itself'>
+    """
+    return Facts(Kind.LOCAL, name)
 
 
 Renaming: TypeAlias = Callable[[Iterable[str]], Axes]  # gives the axes that each of these stands for

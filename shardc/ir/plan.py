@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, NewType, TypeAlias
 
 from shardc.ir.collectives import Move
 from shardc.ir.digits import Reshape
 from shardc.ir.mesh import Mesh
-from shardc.ir.operations import Facts, Kind
+from shardc.ir.operations import Facts, Kind, local
 from shardc.ir.program import Program
 from shardc.ir.refine import Refinement
 from shardc.ir.scalars import Number
@@ -49,12 +49,7 @@ class Apply:
 
     @property
     def facts(self) -> Facts:
-        return _facts(self.function)
-
-
-@lru_cache(maxsize=256)
-def _facts(function: str) -> Facts:
-    return Facts(Kind.LOCAL, function)
+        return local(self.function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,10 +131,10 @@ class Account:
     def passes(self, call: Call, is_sent: bool = False, is_left: bool = False) -> Passes:
         """Of a function over dims in a statement; as the text has it, or where a collective leaves its operand, and
         reads its result."""
-        through, operand = FUNCTIONS[call.function].through, call.operands[0]
+        through, operand, readers = FUNCTIONS[call.function].through, call.operands[0], self.readers
         leaves = self._leaves(operand)
         has_tiles = not is_sent and any(leaf.is_tiles and leaf.dims == {*operand.dims} for leaf in leaves)
-        others = Going() if is_sent else self.through.get(self.readers.key(operand), Going())
+        others = Going() if is_sent else self.through.get(readers.key(operand), Going())
         largest = others.is_first(call, Through.LARGEST) and (is_sent or not self._is_beside(call))
         lies = not has_tiles and self._is_leaf(self._narrow(operand)) and others.have_one_largest
         multiplied = has_tiles and Through.SUM in through and self._adds_up_by_product(call)
@@ -142,7 +142,7 @@ class Account:
         return Passes(
             int(largest and lies),
             int(largest and not lies) + int(summed),
-            int(Through.RESULT in through and (is_left or not self._is_for_products(call))),
+            int(Through.RESULT in through and (is_left or not readers.is_for_products(met(call), self.keeps_shares))),
             int(multiplied),
         )
 
@@ -160,9 +160,6 @@ class Account:
         if loop.tiles is not None:
             return not whole.isdisjoint(loop.members) and not self._meets_others(loop)
         return any(is_of_elements(self.roots[key]) and largest not in self.behind[key].far for key in loop.members)
-
-    def _is_for_products(self, call: Call) -> bool:
-        return self.readers.is_for_products(met(call), self.keeps_shares)
 
     def _narrow(self, expr: Expr) -> Expr:
         """What is widened as it is read, or a value itself."""
@@ -212,16 +209,13 @@ class Account:
             self.made[key] = self._lying(expr, key)
         return self.made[key]
 
-    def _seen_as(self, use: Use, leaf: Leaf) -> Leaf:
-        """What is read where a value is, by the dims of this use."""
-        return leaf._replace(dims=self.readers.renamed(use, leaf.dims))
-
     def _lying(self, expr: Expr, key: Met) -> tuple[Leaf, ...]:
         leaf = Leaf(key, frozenset(expr.dims), expr.dtype)
         match expr:
             case Use():
-                made = self.readers.made_by(expr)
-                return (leaf,) if made is None else tuple(self._seen_as(expr, each) for each in self._leaves(made))
+                made, renamed = self.readers.made_by(expr), self.readers.renamed
+                every = () if made is None else self._leaves(made)
+                return tuple(each._replace(dims=renamed(expr, each.dims)) for each in every) if made else (leaf,)
             case Named():
                 for below in operands(expr):
                     self._leaves(below)
