@@ -28,7 +28,6 @@ from shardc.lowering.streams import Streams
 from shardc.planner.budget import BOUND, Meter, Spent
 from shardc.planner.options import Objective
 from shardc.planner.paths.graph import Graph
-from shardc.planner.paths.search import Search
 from shardc.rules.placements import ANYWHERE, Space
 from shardc.rules.products import local_product, local_products
 
@@ -42,14 +41,23 @@ class Way:
     parts: int
 
 
+class Searched(Protocol):
+    """An array, as its search has it."""
+
+    graph: Graph
+    total_bytes: int
+    model: CostModel
+    objective: Objective
+
+
 _Asked: TypeAlias = tuple[tuple[Dims, ...], Dims, tuple[Graph, ...], Graph, tuple[frozenset[str], ...], Space]
 
 
 def every_priced(
     work: Work,
     result: Dims,
-    below: Sequence[Search],
-    left: Search,
+    below: Sequence[Searched],
+    left: Searched,
     unreduced: tuple[frozenset[str], ...],
     space: Space = ANYWHERE,
 ) -> list[tuple[Way, int]]:
