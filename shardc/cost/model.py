@@ -153,9 +153,7 @@ class LinkModel:
         """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
         if by not in self._finer:
             network = self.network.refined(by)
-            self._finer[by] = (
-                None if network is None else LinkModel(network, self.target.on(by.fine), self.alone, self.book)
-            )
+            self._finer[by] = network and LinkModel(network, self.target.on(by.fine), self.alone, self.book)
         return self._finer[by]
 
     def on(self, by: Refinement | None) -> LinkModel:
@@ -193,9 +191,8 @@ class LinkModel:
         return max((1 / level.width.value for level in self.network.levels(axes)), default=0.0)
 
     def emitted(self, move: Move, block: LocalBlock | None, before: Sharding | None = None) -> Rate:
-        if block is None and self.alone.measured is None and not self.target.is_all(move.axes):
-            return self.rate(move)
-        return _emitted(self, move, block, before)
+        is_one_call = block is None and self.alone.measured is None and not self.target.is_all(move.axes)
+        return self.rate(move) if is_one_call else _emitted(self, move, block, before)
 
     def of_calls(self, move: Move, block: LocalBlock | None, before: Sharding | None) -> Rate:
         """The time of the calls of a move's form."""
@@ -324,9 +321,8 @@ class LinkModel:
         if rate.latency_s >= size * rate.s_per_byte:
             return [self._latency(call.kind, levels, call.times).text]
         if call.sent != NOTHING:
-            width = levels[0].width
-            times = rate.s_per_byte * width.value
-            return [f"{taken} / {width.text}" if times == 1 else f"{taken}·{times:.15g} / {width.text}"]
+            times, width = rate.s_per_byte * levels[0].width.value, levels[0].width.text
+            return [f"{taken} / {width}" if times == 1 else f"{taken}·{times:.15g} / {width}"]
         return [formulas.times(taken, factor.text if call.over.split is None else self._told(call, factor))]
 
     def _told(self, call: Call, factor: Factor) -> str:
