@@ -152,8 +152,8 @@ class LinkModel:
     def refined(self, by: Refinement) -> LinkModel | None:
         """The same hardware under the axes of a finer mesh; None where parts of axes are not parts of its links."""
         if by not in self._finer:
-            network = self.network.refined(by)
-            self._finer[by] = network and LinkModel(network, self.target.on(by.fine), self.alone, self.book)
+            finer = self.network.refined(by)
+            self._finer[by] = None if finer is None else replace(self, network=finer, target=self.target.on(by.fine))
         return self._finer[by]
 
     def on(self, by: Refinement | None) -> LinkModel:
