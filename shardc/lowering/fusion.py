@@ -158,7 +158,7 @@ def _last_operands_first(block: Block, steps: Sequence[Step]) -> list[Step]:
             found[step.results] = step
         else:
             pending += [(value, True), *((operand, False) for operand in step.operands)]
-    return [*(step for step in steps if step.results not in found), *found.values()]
+    return [*found.values(), *(step for step in steps if step.results not in found)]  # what nothing reads is last
 
 
 def _is_widened_again(

@@ -1,5 +1,7 @@
 """What is computed as it is read has no buffer: by hand, and held against the compiler's own figure."""
 
+from dataclasses import replace
+
 import pytest
 
 import shardc
@@ -37,6 +39,24 @@ def test_a_mask_and_what_it_hides_lie_nowhere_but_the_scores_do():
     found = fused(schedule.block, schedule.steps)
     large = {n for n, a in enumerate(schedule.values) if a.dims == ("B", "V")} - set(found.inside)
     assert [schedule.values[number].name for number in large] == ["Score"]
+
+
+UNREAD = "T[I_X, K] = A[I_ZX, J, K]{U_Y} · A[I_XY, J_Z, K]"
+
+
+@pytest.mark.parametrize("mesh", ["X=4,Y=1,Z=1", "X=2,Y=2,Z=1", "X=1,Y=2,Z=2"])
+def test_a_step_that_nothing_reads_stands_behind_what_it_reads(mesh):
+    """The book does this one so on the first of these; its price ended in a KeyError."""
+    schedule = planned_on(mesh, UNREAD)
+    for step in schedule.steps:
+        last = replace(step, results=(len(schedule.values),))
+        values = (*schedule.values, schedule.values[step.result])
+        block = replace(schedule.block, values=values, steps=(*schedule.steps, last))
+        assert last.result not in fused(block, block.steps).inside
+
+
+def planned_on(mesh, text):
+    return shardc.plan(text, mesh=mesh, dims={"I": 48, "J": 48, "K": 48}, topology="v5e:2x2").schedule
 
 
 FEED_FORWARD = "Tmp[B_X, F] = In[B_X, D] · Win[D_X, F]; Out[B_X, D] = relu(Tmp) · Wout[F, D_X]"
