@@ -1,13 +1,17 @@
 """Every pass leaves a legal form behind, and what it leaves can be read."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
 import shardc
+from shardc import pipeline
+from shardc.lowering.lower import lower
 from shardc.notation import parse
-from shardc.pipeline import stages
+from shardc.pipeline import PASSES, stages
 from shardc.report.steps import print_schedule
 from shardc.testing import programs
 
@@ -48,8 +52,38 @@ def test_a_form_that_is_not_legal_is_no_stage():
     plan = shardc.plan(TEXT, mesh="X=4")
     block = replace(plan.schedule.block, steps=plan.schedule.steps[:-1])
     broken = replace(plan.schedule, block=block)
+    found = stages(TEXT, plan.program, broken, plan.chip)
+    assert [next(found).name for _ in range(3)] == ["read", "resolve", "size"]
     with pytest.raises(AssertionError, match="is never written"):
-        next(stages(TEXT, plan.program, broken, plan.chip))
+        next(found)
+
+
+def test_a_lowering_that_is_not_legal_is_no_stage(monkeypatch):
+    plan = shardc.plan(TEXT, mesh="X=4")
+    broken = replace(lower(plan.schedule), again=((1, len(plan.schedule.values) - 1),))
+    monkeypatch.setattr("shardc.pipeline.lower", lambda schedule: broken)
+    found = stages(TEXT, plan.program, plan.schedule, plan.chip)
+    assert [next(found).name for _ in range(4)] == ["read", "resolve", "size", "plan"]
+    with pytest.raises(AssertionError, match="step 1: is done once more"):
+        next(found)
+
+
+@pytest.mark.instant
+def test_the_passes_lead_from_text_to_text():
+    """Each takes what the one before leaves."""
+    ends = [each.forms.split(" → ") for each in PASSES]
+    assert [left for _, left in ends[:-1]] == [taken for taken, _ in ends[1:]]
+    assert (ends[0][0], ends[-1][1]) == ("text", "text")
+
+
+@pytest.mark.instant
+def test_the_passes_inside_plan_are_where_it_is_said():
+    """Each file is there, and has what is named beside it, if it is named so."""
+    rows = re.findall(r"^    (\w+) +(\w+\.py) ", pipeline.__doc__, re.MULTILINE)
+    assert len(rows) == 9
+    for name, file in rows:
+        text = (Path(pipeline.__file__).parent / "planner" / "program" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(def|class) {name}\b", text, re.MULTILINE), (name, file)
 
 
 @settings(max_examples=30, deadline=None)
