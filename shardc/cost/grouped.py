@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber
 from shardc.lowering import tpu
@@ -130,8 +130,10 @@ def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> In
             at_once = blocks_that_come(count) if gathers else blocks_that_go(count)
         case How.CHUNKS if not isinstance(steps[0].op, Einsum) and (chunks := chunks_of(schedule, group)) is not None:
             count, dim, gathers, after, at_once = chunks.count, chunks.dim, True, False, CHUNKS_THAT_COME
-        case _:
+        case How.RING | How.RINGS | How.CHUNKS | How.PARTITIONER:
             return None
+        case _:
+            assert_never(group.how)
 
     def size(value: ValueNumber) -> int:
         return size_of(schedule.values[value], schedule.mesh)

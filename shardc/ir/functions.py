@@ -50,6 +50,8 @@ class Function:
     through: tuple[Through, ...] = ()  # its loops over an operand; elementwise ones go with what they read
     across: int = 0  # how many AllReduces of what is left it takes over a sharded dim; 0 where it cannot be done so
     conditions: tuple[int, ...] = ()  # the places of arguments that are true or false, and meet no type
+    zero_at_zero: bool = False  # it is 0 where its arguments are, and bounds go by that
+    is_flat: bool = False  # of numbers it says no more than between which others they lie
     sign: str = ""  # how the notation writes it between its arguments
 
 
@@ -95,26 +97,39 @@ def _compared(name: str, jax: str, sign: str) -> Function:
 
 
 _TABLE = (
-    Function("relu", "jax.nn.relu", lambda np, x: np.maximum(x, 0), integers=True),
-    Function("gelu", "jax.nn.gelu", _gelu),
-    Function("silu", "jax.nn.silu", lambda np, x: x * _sigmoid(np, x)),
+    Function("relu", "jax.nn.relu", lambda np, x: np.maximum(x, 0), integers=True, zero_at_zero=True),
+    Function("gelu", "jax.nn.gelu", _gelu, zero_at_zero=True),
+    Function("silu", "jax.nn.silu", lambda np, x: x * _sigmoid(np, x), zero_at_zero=True),
     Function("sigmoid", "jax.nn.sigmoid", _sigmoid),
     Function("exp", "jnp.exp", lambda np, x: np.exp(x)),
     Function("exp2", "jnp.exp2", lambda np, x: np.exp2(x)),
     Function("log", "jnp.log", lambda np, x: np.log(x)),
     Function("log1p", "jnp.log1p", lambda np, x: np.log1p(x)),
-    Function("sqrt", "jnp.sqrt", lambda np, x: np.sqrt(x)),
+    Function("sqrt", "jnp.sqrt", lambda np, x: np.sqrt(x), zero_at_zero=True),
     Function("rsqrt", "jax.lax.rsqrt", lambda np, x: 1.0 / np.sqrt(x)),
     Function("sin", "jnp.sin", lambda np, x: np.sin(x)),
     Function("cos", "jnp.cos", lambda np, x: np.cos(x)),
-    Function("tanh", "jnp.tanh", lambda np, x: np.tanh(x)),
-    Function("abs", "jnp.abs", lambda np, x: np.abs(x), integers=True),
-    Function("sign", "jnp.sign", lambda np, x: np.sign(x), integers=True),
-    Function("floor", "jnp.floor", lambda np, x: np.floor(x)),
-    Function("square", "jnp.square", lambda np, x: np.square(x), integers=True),
-    Function("neg", "jnp.negative", lambda np, x: np.negative(x), linear=(0,), integers=True, sign="-"),
-    Function("add", "jnp.add", lambda np, x, y: np.add(x, y), 2, linear=(0, 1), integers=True, sign="+"),
-    Function("sub", "jnp.subtract", lambda np, x, y: np.subtract(x, y), 2, linear=(0, 1), integers=True, sign="-"),
+    Function("tanh", "jnp.tanh", lambda np, x: np.tanh(x), zero_at_zero=True),
+    Function("abs", "jnp.abs", lambda np, x: np.abs(x), integers=True, zero_at_zero=True),
+    Function("sign", "jnp.sign", lambda np, x: np.sign(x), integers=True, is_flat=True),
+    Function("floor", "jnp.floor", lambda np, x: np.floor(x), is_flat=True),
+    Function("square", "jnp.square", lambda np, x: np.square(x), integers=True, zero_at_zero=True),
+    Function(
+        "neg", "jnp.negative", lambda np, x: np.negative(x), linear=(0,), integers=True, sign="-", zero_at_zero=True
+    ),
+    Function(
+        "add", "jnp.add", lambda np, x, y: np.add(x, y), 2, linear=(0, 1), integers=True, sign="+", zero_at_zero=True
+    ),
+    Function(
+        "sub",
+        "jnp.subtract",
+        lambda np, x, y: np.subtract(x, y),
+        2,
+        linear=(0, 1),
+        integers=True,
+        sign="-",
+        zero_at_zero=True,
+    ),
     Function("mul", "jnp.multiply", lambda np, x, y: np.multiply(x, y), 2, scales=True, integers=True, sign="⊙"),
     Function("div", "jnp.divide", lambda np, x, y: np.true_divide(x, y), 2, linear=(0,), gives=Gives.FLOAT, sign="/"),
     Function("maximum", "jnp.maximum", lambda np, x, y: np.maximum(x, y), 2, integers=True),
@@ -179,4 +194,5 @@ COMPARISONS: dict[str, str] = {row.sign: row.name for row in _TABLE if row.gives
 MADE_OF_NONE = frozenset({"index", "full"})  # of no operand: each device makes its own block
 # What the notation writes as an operator, a cast or a bare word, and not by its name.
 UNNAMED = frozenset({row.name for row in _TABLE if row.sign} | {"index", "full", "cast", "widen", "narrow", "shift"})
-NAMED: tuple[str, ...] = (*(name for name in FUNCTIONS if name not in UNNAMED), "sum", "mean")
+SUMS = ("sum", "mean")  # products of one operand, and no functions of a program
+NAMED: tuple[str, ...] = (*(name for name in FUNCTIONS if name not in UNNAMED), *SUMS)

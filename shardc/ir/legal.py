@@ -23,6 +23,7 @@ from shardc.ir.calls import fills_zeros
 from shardc.ir.collectives import Move, apply
 from shardc.ir.digits import Reshape
 from shardc.ir.expressions import Pattern, uses
+from shardc.ir.functions import MADE_OF_NONE
 from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, Kind
@@ -177,7 +178,7 @@ def _left_by(op: Single, operands: Sequence[Array], result: Array, mesh: Mesh) -
             return result.sharding if (why := reshape_law(one, other, sizes, mesh)) is None else why
         case Einsum():
             return product_law([a.dims for a in operands], [a.sharding for a in operands], result.dims)
-        case Apply("index" | "full" as function, numbers=numbers):
+        case Apply(function, numbers=numbers) if function in MADE_OF_NONE:
             may_lie_so = fills_zeros(function, numbers) or not result.sharding.unreduced
             return result.sharding if not operands and may_lie_so else "it is made of no operand, and is no partial sum"
         case Apply(function, over, numbers):

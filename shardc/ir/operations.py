@@ -51,6 +51,16 @@ class Facts:
         return self.kind in (Kind.SCATTER, Kind.SUM)
 
     @property
+    def shards(self) -> bool:
+        """Whether its axes come to stand on dims."""
+        return self.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.SLICE)
+
+    @property
+    def is_along_dims(self) -> bool:
+        """Whether the notation may name a dim with its axes: that on which they stand, or come to stand."""
+        return self.shards or self.kind is Kind.GATHER
+
+    @property
     def is_move(self) -> bool:
         """Whether it changes a sharding and no value: a collective, a Slice, or a Mask."""
         return self.kind not in (Kind.LOCAL, Kind.LOOP)

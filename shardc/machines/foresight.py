@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from shardc.errors import ShardcError
+from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Done, Einsum, Loop, Schedule, Step, last_uses, single_steps
@@ -35,7 +36,7 @@ _ASIDE = 2  # as often what is advised must have room: what is free and how fast
 _WIDE = 8  # bytes of a NumPy element
 _COPIES = 4  # of a result, while it is rounded
 _START, _PER_STEP = 1.0, 0.04  # seconds of JAX's start, and of compiling a step
-_OPERATIONS = {Einsum: 3.0, Apply: 12.0}  # passes over a step's result; of a move, 1
+_OF_PRODUCT, _OF_FUNCTION = 3.0, 12.0  # passes over a step's result; of a move, 1
 _EXACT_SHARE = 0.3  # of a pass that rounds, one that does not
 
 
@@ -218,7 +219,16 @@ def _ends(schedule: Schedule) -> Sequence[int]:
 
 
 def _passes(step: Step) -> float:
-    return _OPERATIONS.get(type(step.op), 1.0)
+    match step.op:
+        case Einsum():
+            return _OF_PRODUCT
+        case Apply():
+            return _OF_FUNCTION
+        case Reshape() | Loop():
+            return 1.0
+        case _:
+            assert step.op.facts.is_move, step.op
+            return 1.0
 
 
 def _left(done: Done, mesh: Mesh) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import assert_never
 
 from shardc.errors import ShardcError
 from shardc.ir.calls import linear_operands
@@ -23,7 +24,7 @@ from shardc.ir.collectives import (
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
-from shardc.ir.operations import IllegalMove
+from shardc.ir.operations import IllegalMove, Kind
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Axes, Sharding, spell, spell_axes
 
@@ -203,7 +204,7 @@ def _check_named_result(statement: Statement, named: Named, mesh: Mesh) -> None:
 def _check_named_alone(named: Named, mesh: Mesh) -> None:
     """A collective inside an expression: some result must be possible."""
     before = _exact(named.operand)
-    if before is None or named.collective == "CollectivePermute":
+    if before is None or _kind(named) is Kind.PERMUTE:
         return
     free = Pattern.free(before.rank)
     for move in _moves(named, before, free, mesh):
@@ -285,28 +286,36 @@ def _joint_scatters(before: Sharding, pattern: Pattern) -> Iterator[Move]:
 def _moves(named: Named, before: Sharding, pattern: Pattern, mesh: Mesh) -> Iterator[Move]:
     """The moves of the named kind that could be meant."""
     added = tuple(_added(named, old, new, mesh) for old, new in zip(before.dims, pattern.dims, strict=True))
-    match named.collective:
-        case "AllGather":
+    match _kind(named):
+        case Kind.GATHER:
             for dim, axes in enumerate(before.dims):
                 yield from (AllGather(axes[cut:], dim) for cut in range(len(axes)))
             yield from _joint_gathers(before, pattern)
-        case "ReduceScatter":
+        case Kind.SCATTER:
             yield from (ReduceScatter(axes, dim) for dim, some in enumerate(added) for axes in some)
             yield from _joint_scatters(before, pattern)
-        case "Slice":
+        case Kind.SLICE:
             yield from (Slice(axes, dim) for dim, some in enumerate(added) for axes in some)
-        case "AllReduce":
+        case Kind.SUM:
             wanted = before.unreduced - pattern.unreduced
             chosen = before.unreduced & set(named.axes) if named.axes else wanted
             yield AllReduce(mesh.ordered(chosen))
-        case "AllToAll":
+        case Kind.EXCHANGE:
             for source, axes in enumerate(before.dims):
                 for dim in range(before.rank):
                     yield from (AllToAll(axes[cut:], source, dim) for cut in range(len(axes)))
-        case _:
+        case Kind.PERMUTE:
             dims = tuple(old if new is None else new for old, new in zip(before.dims, pattern.dims, strict=True))
             changed = {axis for old, new in zip(before.dims, dims, strict=True) if old != new for axis in (*old, *new)}
             yield CollectivePermute(mesh.ordered(changed), dims)
+        case Kind.MASK | Kind.LOCAL | Kind.LOOP:
+            return  # which no collective's name means
+        case kind:
+            assert_never(kind)
+
+
+def _kind(named: Named) -> Kind:
+    return COLLECTIVE_NAMES[named.collective].facts.kind
 
 
 def _added(named: Named, old: Axes, new: Axes | None, mesh: Mesh) -> tuple[Axes, ...]:

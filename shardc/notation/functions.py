@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardc.errors import ShardcError, Span, nearest
 from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.dtypes import DTYPES, is_dtype
-from shardc.ir.functions import FUNCTIONS, NAMED, UNNAMED, Function
+from shardc.ir.functions import FUNCTIONS, NAMED, SUMS, UNNAMED, Function
 from shardc.notation import tree
 from shardc.notation.instead import instead_of_function
 
@@ -96,4 +96,4 @@ def is_cast(function: str) -> bool:
 
 def is_sum(function: str) -> bool:
     """What is a product of one operand in the program, and no function."""
-    return function in ("sum", "mean")
+    return function in SUMS

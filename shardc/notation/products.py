@@ -13,6 +13,7 @@ from typing import assert_never
 
 from shardc.errors import ShardcError, Span
 from shardc.ir.chains import summed, sums_first
+from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.dtypes import DTYPES, DType, Kind, accumulator
 from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import COMPARISONS, FUNCTIONS
@@ -254,7 +255,7 @@ class Expressions:
         if not words:
             return None, None
         dim = None
-        takes_dim = named.collective not in ("AllReduce", "CollectivePermute")
+        takes_dim = COLLECTIVE_NAMES[named.collective].facts.is_along_dims
         last = words[-1]
         is_axes = last in self.scope.mesh or all(letter in self.scope.mesh for letter in last)
         if len(words) > 1 and takes_dim and (last in below.dims or not is_axes):

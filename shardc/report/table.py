@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from shardc.cost.bounds import times_bound
 from shardc.io.units import in_bytes, in_flops, in_seconds
+from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.sharding import spell_axes
 from shardc.report.view import AlternativeView, PlanView, StatementView, StepView, without_steps
 from shardc.rules.products import CASES
@@ -130,7 +131,8 @@ def operation(step: StepView) -> str:
         return f"{step.op}_{step.dim} ×{step.trips}"
     if not step.axes:
         return step.op
-    place = f",{step.dim}" if step.op in ("ReduceScatter", "AllToAll", "Slice") else ""
+    named = COLLECTIVE_NAMES.get(step.op)
+    place = f",{step.dim}" if named is not None and named.facts.shards else ""
     return f"{step.op}_{spell_axes(step.axes)}{place}"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from shardc.interface.arguments import MeshLike
-from shardc.ir.collectives import COLLECTIVE_NAMES, apply
+from shardc.ir.collectives import apply
 from shardc.ir.functions import FUNCTIONS, NAMED
 from shardc.ir.mesh import MAX_AXES, Mesh
 from shardc.ir.sharding import Dims, Sharding, spell
@@ -173,8 +173,7 @@ def _collective(drawn: _Drawn) -> None:
     move = drawn.draw(st.sampled_from([move for move in found if type(move).__name__ == kind]))
     after = apply(move, value.sharding, drawn.mesh)
     drawn.require(value.dims, after)
-    named = {"JointGather": "AllGather", "JointScatter": "ReduceScatter"}.get(kind, kind)
-    text = f"{named}({value.text})" if named in COLLECTIVE_NAMES else value.text
+    text = f"{move.facts.name}({value.text})" if move.facts.is_named else value.text
     return drawn.state(text, value.dims, after.unreduced, after)
 
 

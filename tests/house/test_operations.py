@@ -1,7 +1,9 @@
-"""What an operation is, it says itself, or a table says that is closed: no list of classes, and no default branch.
+"""What an operation is, it says itself, or a table says that is closed: no list of classes or of names, and no default
+branch.
 
-`isinstance(op, A | B)`, and `case _:` after some operations, are silent where an operation is added. Facts
-(`ir.operations`) and a `match` that `assert_never` closes are not: without them the type checker names the place.
+`isinstance(op, A | B)`, `case _:` after some operations, and a set, a tuple or a dict of their names are silent where
+an operation is added. Facts (`ir.operations`, rows of `ir.functions`) and a `match` that `assert_never` closes are not:
+without them the type checker names the place.
 """
 
 import ast
@@ -13,15 +15,19 @@ import pytest
 
 from shardc.ir.collectives import COLLECTIVE_NAMES, Move, apply, uneven_exchange
 from shardc.ir.dtypes import DTYPES
+from shardc.ir.functions import FUNCTIONS, SUMS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Local, Loop
 from shardc.ir.sharding import Array, Sharding
+from shardc.lowering.forms import Form
 from shardc.rules.moves import masks, moves
 from shardc.simulate.steps import step
 
 ROOT = Path(__file__).parents[2] / "shardc"
 OPERATIONS = {kind.__name__ for kind in (*get_args(Move), *get_args(Local), Loop)}
-FORMS = {"Plain", "Gathered", "Scattered", "Pieces", "InTurns", "Looped"}
+FORMS = {kind.__name__ for kind in get_args(Form)}
+FUNCTION_NAMES = {*FUNCTIONS, *SUMS}
+ENUMS = {"How", "Along"}  # what forms are told apart by
 ALIASES = {"Move", "Local", "Single", "Op", "Form", "OneForm", "PlainOp"}
 
 DEFINED = {"shardc.ir.collectives", "shardc.ir.plan", "shardc.ir.digits", "shardc.lowering.forms"}
@@ -52,10 +58,40 @@ ALONE = {
     "testing/sides.py": ({"AllToAll"}, "it alone names two dims"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),
 }
+# Where names stand in lists, how many, and why that is right whatever is added.
+LISTED = {
+    "ir/collectives.py": (1, "where the notation's names are defined"),
+    "ir/functions.py": (3, "where functions are defined"),
+    "ir/sharding.py": (1, "where reductions are named"),
+    "ir/scalars.py": (1, "values that are exact: of another function it is a float"),
+    "backward/derivatives.py": (4, "the table of derivatives, whose test names what it lacks"),
+    "backward/walk.py": (3, "names of what is read twice: another is named, or is written twice"),
+    "compiled/explain/indices.py": (1, "instructions of HLO"),
+    "compiled/explain/notated.py": (4, "primitives of JAX; of another it is said that it cannot be told"),
+    "compiled/explain/wish.py": (1, "primitives of JAX"),
+    "compiled/verify.py": (3, "what compilers were seen to put in which's place: another is told as no match"),
+    "lowering/rounds.py": (1, "functions that the compiler was seen to move before a rounding"),
+    "lowering/tpu.py": (1, "functions that the compiler was seen to make several instructions of"),
+    "lowering/work.py": (2, "functions that were seen to take more than an addition"),
+    "notation/functions.py": (1, "what an error advises"),
+    "notation/instead.py": (1, "words of other languages"),
+    "notation/spell.py": (2, "what stands in a sum, and casts, as their rows' signs have it"),
+    "planner/bounds/bound.py": (2, "sums, and products of elements: a bound says nothing of others"),
+    "simulate/scales.py": (
+        8,
+        "how far results lie from 0: others are taken for about 1; inputs are sought",
+    ),
+    "testing/drawn_loops.py": (1, "drawn"),
+    "testing/mixed.py": (2, "drawn"),
+    "testing/operations.py": (1, "instructions of HLO"),
+    "testing/partial.py": (1, "drawn"),
+    "testing/strategies.py": (1, "drawn"),
+}
 # Where some operations are matched and the rest left, and why.
 DEFAULTS = {
     "ir/legal.py": "the rest is a Move, by the type of what it is given to",
     "testing/models.py": "laws of prices are said of some moves",
+    "testing/letters.py": "a text that names no move is refused",
 }
 
 
@@ -83,16 +119,54 @@ def told_apart(name, tree):
 
 
 def open_ended(name, tree):
-    """Of each `match` over operations the names, if its last branch takes what is left and asks no fact of it."""
+    """Of each `match` over operations, or their names, the names, if its last branch takes what is left and asks no
+    fact of it."""
     known = known_in(name, tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Match):
             continue
         classes = {p.cls.id for case in node.cases for p in ast.walk(case.pattern) if is_class(p)}
-        found, last = classes & known, node.cases[-1]
+        named = {value for case in node.cases for p in ast.walk(case.pattern) if (value := value_of(p)) is not None}
+        found, last = (classes & known) | named, node.cases[-1]
         asks = any(isinstance(each, ast.Attribute) and each.attr == "facts" for each in ast.walk(last))
         if found and takes_all(last.pattern) and not asks and "assert_never" not in names_in(last):
             yield found
+
+
+def value_of(pattern):
+    """The name of an operation, or of a member of an enum, that a pattern is; else None."""
+    match pattern:
+        case ast.MatchValue(ast.Constant(str(text))) if text in OPERATIONS | FORMS:
+            return text
+        case ast.MatchValue(ast.Attribute(ast.Name(kind), member)) if kind in ENUMS:
+            return f"{kind}.{member}"
+
+
+def listed(name, tree):
+    """Of each set, tuple, list or dict the operations, forms and functions in it, or that it has as keys, if several:
+    as classes or by name. What is asked of `isinstance`, and types, are no such lists."""
+    known, others = known_in(name, tree), set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(slice=inner):
+                others |= {*ast.walk(inner)}
+            case ast.Call(ast.Name("isinstance"), [_, inner]):
+                others |= {*ast.walk(inner)}
+    for node in ast.walk(tree):
+        if node not in others:
+            items = [*members(node)]
+            found = {each.id for each in items if isinstance(each, ast.Name)} & known
+            found |= {each.value for each in items if isinstance(each, ast.Constant)} & (
+                OPERATIONS | FORMS | FUNCTION_NAMES
+            )
+            if len(found) > 1:
+                yield found
+
+
+def members(node):
+    match node:
+        case ast.Tuple(items) | ast.List(items) | ast.Set(items) | ast.Dict(items):
+            yield from items
 
 
 def is_class(pattern):
@@ -112,12 +186,14 @@ def faults(name, text):
         for kinds in told_apart(name, tree)
         if len(kinds) > 1 or not kinds <= alone | set(APART)
     ]
-    return found + [f"default after {sorted(kinds)}" for kinds in open_ended(name, tree) if name not in DEFAULTS]
+    found += [f"default after {sorted(kinds)}" for kinds in open_ended(name, tree) if name not in DEFAULTS]
+    lists = [f"list of {sorted(kinds)}" for kinds in listed(name, tree)]
+    return found + (lists if len(lists) > LISTED.get(name, (0, ""))[0] else [])
 
 
 @pytest.mark.instant
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_list_of_operations_and_no_default_branch(path):
+def test_no_list_of_operations_or_functions_and_no_default_branch(path):
     assert faults(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) == []
 
 
@@ -137,6 +213,16 @@ BRANCHES = "match op:\n  case AllGather():\n    pass\n  case {}:\n    {}\n"
         (BRANCHES.format("left", "f(left)"), ["default after ['AllGather']"]),
         (BRANCHES.format("_", "assert_never(op)"), []),
         (BRANCHES.format("left", "left.facts.reduces"), []),
+        ('match name:\n  case "AllGather":\n    pass\n  case _:\n    pass', ["default after ['AllGather']"]),
+        ("match how:\n  case How.RING:\n    pass\n  case _:\n    pass", ["default after ['How.RING']"]),
+        ("match how:\n  case How.RING:\n    pass\n  case _:\n    assert_never(how)", []),
+        ("x = type(op) in (AllGather, Slice)", ["list of ['AllGather', 'Slice']"]),
+        ("x = {AllGather: 1, Slice: 2}", ["list of ['AllGather', 'Slice']"]),
+        ('x = op.name in ("AllGather", "Slice")', ["list of ['AllGather', 'Slice']"]),
+        ('x = frozenset({"InRounds", "InOneRound"})', ["list of ['InOneRound', 'InRounds']"]),
+        ('x = {"relu": 1, "sum": 2}', ["list of ['relu', 'sum']"]),
+        ('x = ["relu", "a word"]', []),
+        ("def f(x: tuple[AllGather, Slice]) -> dict[AllGather, Slice]: ...", []),
     ],
 )
 def test_the_walk_sees_a_list_and_a_default(code, wrong):
@@ -145,11 +231,13 @@ def test_the_walk_sees_a_list_and_a_default(code, wrong):
 
 def test_what_is_allowed_is_there():
     """A place that is listed and mended leaves the list."""
-    texts = {name: ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in (*ALONE, *DEFAULTS)}
+    texts = {name: ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in (*ALONE, *DEFAULTS, *LISTED)}
     for name, (kinds, _) in ALONE.items():
         assert kinds <= set().union(*told_apart(name, texts[name])), name
     for name in DEFAULTS:
         assert list(open_ended(name, texts[name])), name
+    for name, (count, _) in LISTED.items():
+        assert len([*listed(name, texts[name])]) == count, name
 
 
 MESH = Mesh.of({"X": 2, "Y": 2})

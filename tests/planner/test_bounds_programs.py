@@ -12,7 +12,6 @@ from shardc.errors import ShardcError
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Sharding, spell
-from shardc.planner.bounds.bound import ZERO_AT_ZERO
 from shardc.testing import Case, backward_programs, loops, mixed_programs, partial_programs, programs, shardings
 from shardc.testing.oracles import all_shardings, matmul_oracle, shortest_path_oracle
 
@@ -163,9 +162,16 @@ def test_no_plan_of_two_statements_gets_below_the_bound(case, objective):
 
 
 def test_what_is_zero_of_zeros_is():
-    for name in ZERO_AT_ZERO:
+    for name in (row.name for row in FUNCTIONS.values() if row.zero_at_zero):
         row, zeros = FUNCTIONS[name], np.zeros((2, 3))
         assert not np.any(row.numpy(np, *[zeros] * row.arity))
+
+
+def test_what_is_flat_says_no_more_of_a_number_than_of_one_beside_it():
+    near = np.array([-1.5, -0.25, 0.25, 1.5])
+    found = {name for name, row in FUNCTIONS.items() if row.is_flat}
+    same = [np.array_equal(FUNCTIONS[name].numpy(np, near), FUNCTIONS[name].numpy(np, near + 0.1)) for name in found]
+    assert found and all(same)
 
 
 def check_drawn(case):

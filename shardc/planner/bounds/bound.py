@@ -31,7 +31,6 @@ from shardc.planner.bounds.received import Matmul, Operand, received
 from shardc.planner.bounds.sent import by_products, sent
 
 _SUMS = ("add", "sub")
-ZERO_AT_ZERO = (*_SUMS, "neg", "relu", "gelu", "silu", "tanh", "square", "abs", "sqrt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +209,7 @@ def _zero_with(expr: Expr, below: Sequence[_Value]) -> frozenset[str]:
     every = [value.zero_with for value in below]
     if isinstance(expr, Product) or (isinstance(expr, Call) and expr.function == "mul"):
         return frozenset[str]().union(*every)
-    if not isinstance(expr, Call) or expr.function not in ZERO_AT_ZERO:
+    if not isinstance(expr, Call) or not FUNCTIONS[expr.function].zero_at_zero:
         return frozenset()
     return every[0].intersection(*every[1:]) if len(every) == FUNCTIONS[expr.function].arity else frozenset()
 
@@ -243,7 +242,7 @@ def _passed_on(need: _Needs | _Multiplied, expr: Product | Call) -> _Needs | _Mu
 def _tells_little(function: str) -> bool:
     """Of `where` not every element is needed; of steps such as `sign` and `<` less than the number, as of `shift`."""
     row = FUNCTIONS[function]
-    return bool(row.conditions) or row.gives is Gives.BOOL or function in ("sign", "floor", "shift")
+    return bool(row.conditions) or row.gives is Gives.BOOL or row.is_flat or function == "shift"
 
 
 def _products(expr: Product, below: Sequence[_Value], program: Program, along: Dims) -> Iterator[_Multiplied]:
