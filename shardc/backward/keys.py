@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from shardc.ir.dtypes import DType, Kind
 from shardc.ir.expressions import Expr, Pattern, Product, Use, renamed, uses
-from shardc.ir.program import For, Input, Program, Statement, bound_by, same_array
+from shardc.ir.program import For, Input, Program, Statement, bindings_of, same_array
 from shardc.ir.sharding import Dims
 
 
@@ -138,7 +138,7 @@ class Keys:
         self.begun |= {first[name] for name in loop.carried}
         now = dict(first)
         body = tuple(self._each(loop.body, now, inside))
-        for bound in bound_by(loop):
+        for bound in bindings_of(loop):
             here[bound.name] = self._add(Held(bound.name, bound.dims, loops, bound.pattern, bound.dtype))
         for name in loop.carried:
             self._lies_as(first[name], self.held[here[name]].pattern)

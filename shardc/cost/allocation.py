@@ -117,7 +117,7 @@ def _of_least(walks: _Walks, again: Sequence[int]) -> _Taken:
     return least
 
 
-class _Way(NamedTuple):
+class _Ordered(NamedTuple):
     """An order of a block's steps, and what has no buffer."""
 
     steps: tuple[Step, ...]
@@ -127,7 +127,7 @@ class _Way(NamedTuple):
 class _Taken(NamedTuple):
     """What a way takes: of each temporary buffer, and of all that is there at once, outputs too."""
 
-    way: _Way
+    way: _Ordered
     temporaries: tuple[int, ...]
     most_bytes: int
 
@@ -165,12 +165,12 @@ class _Walks:
         groups = Groups.of(schedule)
         return cls(schedule, lowering, room, loop, sizes, forms, groups, of_trip, in_tiles, readers, places)
 
-    def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Way]:
+    def ways(self, orders: Iterable[tuple[Step, ...]], again: Iterable[int]) -> list[_Ordered]:
         """Each order, with products that do so much work of what they read, each for itself; none twice."""
-        found = list[_Way]()
+        found = list[_Ordered]()
         for steps in orders:
             for most in again:
-                way = _Way(steps, self.inside(most))
+                way = _Ordered(steps, self.inside(most))
                 found += [] if way in found else [way]
         return found
 
@@ -181,11 +181,11 @@ class _Walks:
             self.insides[again] = Inside.of(block, block.steps, self.readers, again, self.groups.stored)
         return self.insides[again]
 
-    def taken(self, way: _Way) -> _Taken:
+    def taken(self, way: _Ordered) -> _Taken:
         walk = self.walk(way)
         return _Taken(way, walk.temporaries(), walk.heap.most_bytes)
 
-    def walk(self, way: _Way, in_place: bool = True) -> Walk:
+    def walk(self, way: _Ordered, in_place: bool = True) -> Walk:
         """What is computed with a product may lie `in_place` of an operand."""
         target = self.lowering.target
         steps, inside = way

@@ -161,23 +161,23 @@ def _sent(blocks: Blocks, model: CostModel) -> float | None:
     return sum(times) if shared else max(times)
 
 
-class Parts(NamedTuple):
+class PartTimes(NamedTuple):
     """Seconds of a product in the parts that a ring makes of it, and of the last of them."""
 
     computing: float
     last: float
 
 
-def parts_of(schedule: Schedule, product: Step, ring: Ring, model: CostModel) -> Parts:
+def parts_of(schedule: Schedule, product: Step, ring: Ring, model: CostModel) -> PartTimes:
     """Those that are sums of each other, those that lie one beside another, or those that go round."""
     if ring.gathers and ring.dim not in schedule.values[product.result].dims:
         return _summed(schedule, product, ring.size, model)
     start = model.alone.product_start_s
     computing = (product.cost.time_s - start) / (LAID if ring.gathers else SUMMED) + ring.size * start
-    return Parts(computing, computing / ring.size)
+    return PartTimes(computing, computing / ring.size)
 
 
-def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> Parts:
+def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> PartTimes:
     """Each part reads and writes the sum, in f32: on the chip where both fit, and in memory beside what is computed, or
     for the most part after it where not even one fits. The last part leaves the whole result."""
     result = schedule.values[product.result]
@@ -190,4 +190,4 @@ def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> 
     else:
         computing = math.cbrt(alone**3 + adding**3) if size <= room else alone + AFTER * adding
     part, leaving = computing / count + start, model.alone.moving_s(0, elements * result.dtype.bytes, result.dtype)
-    return Parts(count * part + max(0.0, leaving - part), max(part, leaving))
+    return PartTimes(count * part + max(0.0, leaving - part), max(part, leaving))

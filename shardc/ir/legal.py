@@ -28,7 +28,7 @@ from shardc.ir.laws import function_law, product_law, reshape_law
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import IllegalMove, Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, every_block, operands_of
-from shardc.ir.program import For, Program, Statement, bound_by, every_statement
+from shardc.ir.program import For, Program, Statement, bindings_of, every_statement
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.ir.sizes import classes
 
@@ -258,7 +258,7 @@ def _names(program: Program) -> Faults:
             yield from _names(program.inside(made))
         else:
             yield from _uses(made, known)
-        known |= {bound.name: bound.dims for bound in bound_by(made)}
+        known |= {bound.name: bound.dims for bound in bindings_of(made)}
     for name, count in Counter(program.returns or ()).items():
         if count > 1 or name not in known:
             yield Fault("return", f"{name} is named twice" if count > 1 else f"there is no {name}")

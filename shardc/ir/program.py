@@ -87,7 +87,7 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Binding:
     """A name bound by a statement, as it is after it."""
 
     name: str
@@ -155,9 +155,9 @@ class Program:
         return tuple(self.warn())
 
     @cached_property
-    def results(self) -> tuple[Bound, ...]:
+    def results(self) -> tuple[Binding, ...]:
         """What the statements bind, in order: of a program without loops, one each."""
-        return tuple(bound for statement in self.statements for bound in bound_by(statement))
+        return tuple(bound for statement in self.statements for bound in bindings_of(statement))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ class Program:
         for statement in self.statements:
             for name in () if self.returns is not None else read_by(statement):
                 last.pop(name, None)
-            for bound in bound_by(statement):
+            for bound in bindings_of(statement):
                 last[bound.name] = number
                 number += 1
         return tuple(sorted(last.values())) if self.returns is None else tuple(last[name] for name in self.returns)
@@ -175,7 +175,7 @@ class Program:
     @cached_property
     def leaving(self) -> frozenset[tuple[int, str]]:
         """Of each output the number of its statement, and its name, which others may bear before."""
-        every = [(number, bound.name) for number, each in enumerate(self.statements) for bound in bound_by(each)]
+        every = [(number, bound.name) for number, each in enumerate(self.statements) for bound in bindings_of(each)]
         return frozenset(every[result] for result in self.outputs)
 
     def inside(self, loop: For) -> Program:
@@ -296,12 +296,12 @@ def read_by(statement: Statement | For) -> Iterator[str]:
         yield from (use.name for use in uses(statement.expr))
 
 
-def bound_by(statement: Statement | For) -> Iterator[Bound]:
+def bindings_of(statement: Statement | For) -> Iterator[Binding]:
     """What a statement binds; a loop what it carries, then what it stacks."""
     if isinstance(statement, Statement):
-        yield Bound(statement.name, statement.dims, statement.pattern, statement.dtype)
+        yield Binding(statement.name, statement.dims, statement.pattern, statement.dtype)
         return
-    last = {bound.name: bound for each in statement.body for bound in bound_by(each)}
+    last = {bound.name: bound for each in statement.body for bound in bindings_of(each)}
     yield from (last[name] for name in statement.carried)
     for array in statement.stacked:
         row = last[array.name]
@@ -312,7 +312,7 @@ def pinned(statements: tuple[Statement | For, ...], patterns: Mapping[str, Patte
     """The statements with what they leave of each of these names in this pattern: at its last binding."""
     left, found = dict(patterns), list[Statement | For]()
     for each in reversed(statements):
-        own = {bound.name: left.pop(bound.name) for bound in bound_by(each) if bound.name in left}
+        own = {bound.name: left.pop(bound.name) for bound in bindings_of(each) if bound.name in left}
         if own and isinstance(each, For):
             places = {array.name: array.dims.index(each.dim) for array in each.stacked}
             own = {name: own[name].without(places[name]) if name in places else own[name] for name in own}
@@ -331,7 +331,7 @@ def _renamed(statements: tuple[Statement | For, ...], inputs: tuple[Input, ...])
         else:
             for use in uses(each.expr):
                 yield from (pair for pair in zip(own[use.name], use.dims, strict=True) if pair[0] != pair[1])
-        own |= {bound.name: bound.dims for bound in bound_by(each)}
+        own |= {bound.name: bound.dims for bound in bindings_of(each)}
 
 
 def same_array(statement: Statement) -> bool:

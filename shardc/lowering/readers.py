@@ -16,7 +16,7 @@ from typing import TypeAlias, assert_never
 
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
-from shardc.ir.program import For, Program, Statement, bound_by, read_by
+from shardc.ir.program import For, Program, Statement, bindings_of, read_by
 
 Met: TypeAlias = Hashable  # an expression, the same in whatever order its products are taken
 
@@ -44,7 +44,7 @@ class Readers:
     @classmethod
     def of(cls, program: Program) -> Readers:
         straight = [each for each in program.statements if isinstance(each, Statement)]
-        times = Counter(made.name for each in program.statements for made in bound_by(each))
+        times = Counter(made.name for each in program.statements for made in bindings_of(each))
         given = {array.name for array in program.inputs}  # in a loop, what is carried is given, and bound anew
         in_loops = {name for each in program.statements if isinstance(each, For) for name in read_by(each)}
         outputs = {program.results[place].name for place in program.outputs}

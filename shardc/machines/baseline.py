@@ -27,7 +27,7 @@ from shardc.ir.applied import applied
 from shardc.ir.dtypes import Kind, multiplied
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.plan import Schedule
-from shardc.ir.program import For, Program, Statement, bound_by
+from shardc.ir.program import For, Program, Statement, bindings_of
 from shardc.ir.sharding import Array, Sharding
 from shardc.machines.laid_out import Compiled
 from shardc.machines.tpu import arguments_of, compiled
@@ -102,7 +102,7 @@ class _Walk:
                 self.known |= self.looped(statement)
             else:
                 self.statement(number, statement)
-            for bound in bound_by(statement):
+            for bound in bindings_of(statement):
                 number += 1
                 yield self.known[bound.name].array
 
@@ -133,7 +133,7 @@ class _Walk:
         carried, stacked = jax.lax.scan(trip, first, rows, length=self.program.shape((loop.dim,))[0], reverse=loop.down)
         places = [array.dims.index(loop.dim) for array in loop.stacked]
         turned = [jax.numpy.moveaxis(array, 0, place) for array, place in zip(stacked, places, strict=True)]
-        left = zip(bound_by(loop), (*carried, *turned), strict=True)
+        left = zip(bindings_of(loop), (*carried, *turned), strict=True)
         return {b.name: _Value(array, self.whole(b.name, b.dims, b.dtype), b.pattern) for b, array in left}
 
     def value(self, expr: Expr) -> _Value:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from shardc.errors import ShardcError, nearest
 from shardc.ir.expressions import uses
-from shardc.ir.program import Bound, Input, Program, Statement, every_statement
+from shardc.ir.program import Binding, Input, Program, Statement, every_statement
 from shardc.notation import slips, tree
 from shardc.notation.unknown import listed
 
@@ -33,7 +33,7 @@ def check_sizes_named(parsed: tree.Tree, program: Program, sizes: Mapping[str, i
 
 def check_bytes(program: Program) -> None:
     sizes = dict(program.sizes)
-    named: list[Input | Statement | Bound] = [*program.inputs, *every_statement(program), *program.results]
+    named: list[Input | Statement | Binding] = [*program.inputs, *every_statement(program), *program.results]
     for array in named:
         if not all(dim in sizes for dim in array.dims):
             continue
@@ -42,6 +42,6 @@ def check_bytes(program: Program) -> None:
             raise ShardcError(
                 "SHC406",
                 f"`{array.name}` would take more than 2^63 bytes",
-                span=None if isinstance(array, Bound) else array.span,
+                span=None if isinstance(array, Binding) else array.span,
                 help="make some dims smaller",
             )

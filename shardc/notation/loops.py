@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from shardc.errors import ShardcError, Span
 from shardc.ir.expressions import Pattern
-from shardc.ir.program import For, Input, Scanned, Statement, bound_by, nested, read_by
+from shardc.ir.program import For, Input, Scanned, Statement, bindings_of, nested, read_by
 from shardc.ir.sharding import spell_dim
 from shardc.notation import tree
 from shardc.notation.printer import print_loop
@@ -157,7 +157,7 @@ def _check_used(written: tree.For, body: tuple[Statement | For, ...], inside: Sc
     for each in body:
         for name in read_by(each):
             left.pop(name, None)
-        left |= {bound.name: each.span for bound in bound_by(each) if not _is_read_in(each, bound.name)}
+        left |= {bound.name: each.span for bound in bindings_of(each) if not _is_read_in(each, bound.name)}
     for name, span in left.items():
         if name in carried or name in inside.rows or name in inside.outside:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shardc.errors import ShardcError, Span, nearest
-from shardc.ir.program import For, Program, Statement, bound_by, read_by
+from shardc.ir.program import For, Program, Statement, bindings_of, read_by
 from shardc.notation import tree
 from shardc.notation.scope import Scope
 
@@ -25,7 +25,7 @@ def check_returns(parsed: tree.Tree, scope: Scope, statements: Sequence[Statemen
         )
     returned = parsed.items[places[0]]
     assert isinstance(returned, tree.Return)
-    made = {bound.name for statement in statements for bound in bound_by(statement)}
+    made = {bound.name for statement in statements for bound in bindings_of(statement)}
     for place, (name, span) in enumerate(zip(returned.names, returned.spans, strict=True)):
         if name not in made:
             raise _not_made(name, span, scope, made)

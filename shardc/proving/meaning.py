@@ -12,7 +12,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use
 from shardc.ir.functions import FUNCTIONS, Gives
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
-from shardc.ir.program import For, Program, bound_by
+from shardc.ir.program import For, Program, bindings_of
 from shardc.ir.scalars import number
 from shardc.ir.sharding import Dims
 from shardc.proving.field import PRIME, element
@@ -42,7 +42,7 @@ def _done(program: Program, known: dict[str, Tensor], small: Sizes) -> Iterator[
         else:
             found = _value(statement.expr, known, dict(program.sizes), small)
             known[statement.name] = contracted([found], [statement.expr.dims], statement.dims)
-        yield from [known[bound.name] for bound in bound_by(statement)]
+        yield from [known[bound.name] for bound in bindings_of(statement)]
 
 
 def _looped(loop: For, program: Program, known: Mapping[str, Tensor], small: Sizes) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ import numpy as np
 from shardc.ir.calls import arguments
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Gives
-from shardc.ir.program import For, Program, bound_by
+from shardc.ir.program import For, Program, bindings_of
 from shardc.ir.scalars import number
 from shardc.simulate.arguments import converted, in_range, program_inputs
 from shardc.simulate.blocks import Values
@@ -41,7 +41,7 @@ def _done(program: Program, known: dict[str, Values]) -> Iterator[Values]:
             expr = statement.expr
             value = _evaluate(expr, known, dict(program.sizes))
             known[statement.name] = contract([value], [expr.dims], statement.dims)
-        yield from [known[bound.name] for bound in bound_by(statement)]
+        yield from [known[bound.name] for bound in bindings_of(statement)]
 
 
 def _looped(loop: For, program: Program, known: dict[str, Values]) -> dict[str, Values]:

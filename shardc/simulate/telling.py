@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shardc.ir.dtypes import Kind
 from shardc.ir.plan import Schedule
-from shardc.ir.program import For, Program, Statement, bound_by, read_by
+from shardc.ir.program import For, Program, Statement, bindings_of, read_by
 from shardc.ir.sharding import Array
 from shardc.simulate.arguments import program_inputs
 from shardc.simulate.blocks import Values
@@ -130,7 +130,7 @@ def _bound(statements: Sequence[Statement | For], names: set[str]) -> Iterator[b
             left = _left_by(each, names)
         else:
             left = {each.name} if names.intersection(read_by(each)) else set()
-        for bound in bound_by(each):
+        for bound in bindings_of(each):
             (names.add if bound.name in left else names.discard)(bound.name)
             yield bound.name in left
 

@@ -19,7 +19,7 @@ from shardc.backward.shares import Shares
 from shardc.ir.dtypes import Kind
 from shardc.ir.functions import FUNCTIONS, UNNAMED
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import bound_by, read_by
+from shardc.ir.program import bindings_of, read_by
 from shardc.planner.program import sizes
 from shardc.testing import Case, partial_programs
 
@@ -66,8 +66,8 @@ def kept(program, inputs):
     for statement in whole.statements:
         if known.issuperset(read_by(statement)):
             forward.append(statement)
-            known |= {bound.name for bound in bound_by(statement)}
-    bound = tuple(dict.fromkeys(one.name for statement in forward for one in bound_by(statement)))
+            known |= {bound.name for bound in bindings_of(statement)}
+    bound = tuple(dict.fromkeys(one.name for statement in forward for one in bindings_of(statement)))
     forward = replace(whole, statements=tuple(forward), returns=bound, inputs=program.inputs)
     found = dict(zip(bound, simulate.reference(forward, list(inputs.values())), strict=True))
     return found | {f"{name}_after": whole for name, whole in found.items()} | inputs

@@ -67,6 +67,7 @@ LISTED = {
     "backward/derivatives.py": (4, "the table of derivatives, whose test names what it lacks"),
     "backward/walk.py": (3, "names of what is read twice: another is named, or is written twice"),
     "compiled/explain/indices.py": (1, "instructions of HLO"),
+    "compiled/explain/needless.py": (2, "instructions of HLO, and which a compiled call does over fewer axes"),
     "compiled/explain/notated.py": (4, "primitives of JAX; of another it is said that it cannot be told"),
     "compiled/explain/wish.py": (1, "primitives of JAX"),
     "compiled/verify.py": (3, "what compilers were seen to put in which's place: another is told as no match"),

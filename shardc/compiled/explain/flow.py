@@ -62,7 +62,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class InParts:
     """Every use ends in a slice."""
 
     ends: tuple[Kept, ...]
@@ -75,7 +75,7 @@ class Unknown:
     why: str
 
 
-Uses: TypeAlias = Whole | Parts | Unknown
+Uses: TypeAlias = Whole | InParts | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _OnItsWay:
     """An array on its way."""
 
     at: At
@@ -107,10 +107,10 @@ class _Step:
     def key(self) -> tuple[object, ...]:
         return (self.at.key, self.view, self.multiplied, self.is_blurred, self.part, self.piece)
 
-    def to(self, at: At) -> _Step:
+    def to(self, at: At) -> _OnItsWay:
         return replace(self, at=at)
 
-    def on(self, instruction: Instruction, found: On, element: int | None = None) -> _Step:
+    def on(self, instruction: Instruction, found: On, element: int | None = None) -> _OnItsWay:
         return replace(
             self,
             at=At(self.at.scope, instruction, element),
@@ -122,7 +122,7 @@ class _Step:
         )
 
 
-_Next: TypeAlias = list[_Step] | Kept | NeedsAll | Lost
+_Next: TypeAlias = list[_OnItsWay] | Kept | NeedsAll | Lost
 
 
 def layouts_of(text: str) -> dict[str, tuple[int, ...]]:
@@ -144,7 +144,7 @@ class Flow:
 
     def uses(self, starts: Sequence[tuple[At, View]]) -> Uses:
         """What becomes of an array, from where it is made, or from where its pieces are."""
-        waiting = [_Step(at, view) for at, view in starts]
+        waiting = [_OnItsWay(at, view) for at, view in starts]
         ends: list[Kept] = []
         unknown: list[str] = []
         pieces: list[Piece] = []
@@ -175,9 +175,9 @@ class Flow:
         unknown += [SAME] * len(pieces)
         if unknown or not ends:
             return Unknown(unknown[0] if unknown else "nothing is seen to use it")
-        return Parts(tuple(ends))
+        return InParts(tuple(ends))
 
-    def _onward(self, step: _Step) -> list[_Next]:
+    def _onward(self, step: _OnItsWay) -> list[_Next]:
         """The next places of a value."""
         if is_spent(step.view) and not (step.is_blurred and any(step.view)):
             return [NeedsAll("all of it is used")]
@@ -187,7 +187,7 @@ class Flow:
         ]
         return [*found, self._out(step)] if step.at.instruction.is_root else found
 
-    def _array(self, step: _Step, user: Instruction) -> _Next:
+    def _array(self, step: _OnItsWay, user: Instruction) -> _Next:
         """Where an array goes that an instruction is given."""
         opcode = user.opcode
         if opcode in _ENTERS or opcode in ("while", "conditional"):
@@ -203,7 +203,7 @@ class Flow:
             return [step.to(At(step.at.scope, user))]
         return self._through(step, user)
 
-    def _through(self, step: _Step, user: Instruction) -> _Next:
+    def _through(self, step: _OnItsWay, user: Instruction) -> _Next:
         use = Use(step.at.scope.computation, step.at.instruction, step.view, user, self.layouts)
         found: Outcome = through(use)
         if not isinstance(found, On):
@@ -213,7 +213,7 @@ class Flow:
         several = range(len(user.shapes)) if user.opcode == "reduce" and len(user.shapes) > 1 else (None,)
         return [step.on(user, found, element) for element in several]
 
-    def _element(self, step: _Step, user: Instruction) -> _Next:
+    def _element(self, step: _OnItsWay, user: Instruction) -> _Next:
         """Where an element of a tuple goes when the tuple is handed on."""
         place, opcode = step.at.element, user.opcode
         if opcode == "get-tuple-element":
@@ -226,7 +226,7 @@ class Flow:
             return [step.to(At(step.at.scope, user, place if len(user.shapes) > 1 else None))]
         return Lost(f"goes into {opcode} in a tuple")
 
-    def _inside(self, step: _Step, user: Instruction) -> _Next:
+    def _inside(self, step: _OnItsWay, user: Instruction) -> _Next:
         """The parameters that a value is, in what an instruction calls."""
         scope, called = step.at.scope, user.called()
         places = [number for number, name in enumerate(user.operands) if name == step.at.instruction.name]
@@ -245,7 +245,7 @@ class Flow:
             steps.append(step.to(At(inner, parameters[number], step.at.element)))
         return steps
 
-    def _out(self, step: _Step) -> _Next:
+    def _out(self, step: _OnItsWay) -> _Next:
         """What a computation gives back: to its caller, and in a loop to its next trip."""
         scope, caller, outer = step.at.scope, step.at.scope.caller, step.at.scope.outer
         if caller is None or outer is None:
@@ -259,7 +259,7 @@ class Flow:
             return NeedsAll("it decides whether a loop goes on")
         return [back, step.to(At(scope, scope.computation.parameters[0], step.at.element))]
 
-    def _gather(self, step: _Step, user: Instruction) -> _Next:
+    def _gather(self, step: _OnItsWay, user: Instruction) -> _Next:
         dim = numbers(user, "dimensions")[0]
         steps = []
         for place, name in enumerate(user.operands):
@@ -276,7 +276,7 @@ class Flow:
             steps.append(replace(onward, at=at, gathers=(*step.gathers, key)))
         return steps
 
-    def _slice(self, step: _Step, user: Instruction) -> _Next:
+    def _slice(self, step: _OnItsWay, user: Instruction) -> _Next:
         """What a device keeps, if it is another part on each; else the array goes on along the other dims."""
         name, sizes = step.at.instruction.name, user.shapes[0].sizes
         if user.operands[0] != name or name in user.operands[1:]:

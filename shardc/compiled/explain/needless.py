@@ -70,19 +70,17 @@ def _parted(group: tuple[int, ...], axes: Axes, mesh: Mesh) -> list[tuple[int, .
 def _said(part: Part, module: Module, held: Axes, mesh: Mesh) -> tuple[str, str]:
     """What is done for nothing, and what to write instead."""
     over, size = spell_axes(held), mesh.product(held)
-    alike = f"every device along {over} holds the same array already"
-    match part.collective.kind:
-        case "AllGather":
-            remedy = f"use what each device holds; where {size} copies are meant, jnp.tile makes them and moves nothing"
-            return f"{alike}, and is given {size} copies of it", remedy
-        case "AllReduce" if _reduction(part, module) in _ONCE:
-            return f"{alike}, which is the result", f"leave out the reduction over {over}"
-        case "AllReduce":
-            remedy = f"leave out the sum over {over}; where the factor is meant, write {size} * the array"
-            return f"{alike}: summing it multiplies it by {size}", remedy
-        case _:
-            remedy = f"let each device slice what it holds; where the factor is meant, write {size} * the slice"
-            return f"{alike}: summing it multiplies it by {size}, and each keeps a part", remedy
+    alike, kind = f"every device along {over} holds the same array already", part.collective.kind
+    if kind == "AllGather":
+        remedy = f"use what each device holds; where {size} copies are meant, jnp.tile makes them and moves nothing"
+        return f"{alike}, and is given {size} copies of it", remedy
+    if kind == "ReduceScatter":
+        remedy = f"let each device slice what it holds; where the factor is meant, write {size} * the slice"
+        return f"{alike}: summing it multiplies it by {size}, and each keeps a part", remedy
+    if _reduction(part, module) in _ONCE:
+        return f"{alike}, which is the result", f"leave out the reduction over {over}"
+    remedy = f"leave out the sum over {over}; where the factor is meant, write {size} * the array"
+    return f"{alike}: summing it multiplies it by {size}", remedy
 
 
 def _reduction(part: Part, module: Module) -> str:

@@ -16,7 +16,7 @@ from shardc.compiled.explain.alike import Alike
 from shardc.compiled.explain.change import Change, Start, change_of
 from shardc.compiled.explain.digits import View
 from shardc.compiled.explain.findings import GATHERED, HELD, REMATERIALIZED, SUMMED, TWICE, WORTHWHILE, Finding
-from shardc.compiled.explain.flow import Kept, Parts, Unknown, Uses, Whole
+from shardc.compiled.explain.flow import InParts, Kept, Unknown, Uses, Whole
 from shardc.compiled.explain.needless import Needless, needless
 from shardc.compiled.explain.parts import Part
 from shardc.compiled.explain.search import Better, Compiled, dtype_of, is_large
@@ -114,7 +114,7 @@ class Waste:
                 return Verdict(True, why)
             case Unknown(why):
                 return Verdict(False, why)
-            case Parts(ends):
+            case InParts(ends):
                 return self._kept(part, view, ends)
             case _:
                 assert_never(uses)

@@ -70,7 +70,7 @@ def told(block: Block) -> Told | None:
     if alone is not None:
         return _told_of_update(flow, alone)
     while True:
-        step = _Step.of(flow, deps, passed_over)
+        step = _TrainingStep.of(flow, deps, passed_over)
         found = None if step is None else step.told()
         if step is None or found is not None:
             return found
@@ -92,7 +92,7 @@ def _told_of_update(flow: Flow, found: Update) -> Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _TrainingStep:
     """A training step. Sets of inputs are numbers with a bit for each."""
 
     flow: Flow
@@ -101,7 +101,7 @@ class _Step:
     forward: int  # the inputs that forward reads
 
     @classmethod
-    def of(cls, flow: Flow, deps: list[int], passed_over: int = 0) -> _Step | None:
+    def of(cls, flow: Flow, deps: list[int], passed_over: int = 0) -> _TrainingStep | None:
         incoming = _incoming(flow, deps, passed_over)
         forward = 0
         for number in flow.outputs:

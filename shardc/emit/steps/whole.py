@@ -23,7 +23,7 @@ from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Named, Pattern, Product, Use
 from shardc.ir.expressions import Expr as Asked
 from shardc.ir.plan import Schedule
-from shardc.ir.program import For, Program, Statement, bound_by
+from shardc.ir.program import For, Program, Statement, bindings_of
 from shardc.ir.sharding import Array, Sharding
 
 
@@ -85,7 +85,7 @@ class _Writer:
                 self.loop(statement)
             else:
                 self.known[statement.name] = self.bound(number, statement)
-            self.made += [self.known[each.name].name for each in bound_by(statement)]
+            self.made += [self.known[each.name].name for each in bindings_of(statement)]
 
     def bound(self, number: int, statement: Statement) -> _Value:
         """The result, constrained if it is not an output; an output has its sharding from what is around. An expression
@@ -146,7 +146,7 @@ class _Writer:
         (trips,) = self.program.shape((loop.dim,))
         self.code.append(local.scan(inside.code, leaves, (first, rows), trips, loop.down))
         stacked = {array.name: array.dims for array in loop.stacked}
-        for place, bound in enumerate(bound_by(loop)):
+        for place, bound in enumerate(bindings_of(loop)):
             carried = place < len(loop.carried)
             found: Expr = Index(Name(CARRIED if carried else ROWS), place if carried else place - len(loop.carried))
             if not carried:

@@ -16,7 +16,7 @@ from functools import reduce
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands, parts_of
 from shardc.ir.mesh import Mesh
-from shardc.ir.program import Bound, For, Input, Program, bound_by
+from shardc.ir.program import Binding, For, Input, Program, bindings_of
 from shardc.ir.sharding import Dims
 from shardc.lowering.target import Target
 from shardc.lowering.tiles import tiled_bytes
@@ -107,7 +107,7 @@ def _least_in_tiles(end: _End, mesh: Mesh) -> int:
 def _ends(program: Program) -> Iterator[_End]:
     """Each input, then each output."""
 
-    def end(array: Input | Bound, made: _Made, is_given: bool) -> _End:
+    def end(array: Input | Binding, made: _Made, is_given: bool) -> _End:
         return _End(made, array.dims, tuple(program.shape(array.dims)), array.dtype, array.pattern, is_given)
 
     known = {array.name: _Made(frozenset({array.name})) for array in program.inputs}
@@ -120,7 +120,7 @@ def _results(program: Program, known: dict[str, _Made]) -> Iterator[_Made]:
     """Of what the statements bind, in order, what it is made of; `known` has it by name."""
     for statement in program.statements:
         made = _LOOP if isinstance(statement, For) else _made(statement.expr, known)
-        for bound in bound_by(statement):
+        for bound in bindings_of(statement):
             known[bound.name] = made
             yield made
 

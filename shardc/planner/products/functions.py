@@ -22,7 +22,7 @@ from shardc.planner.paths.search import Search
 from shardc.rules.functions import applied, reduced_across
 
 
-def function_of(expr: Call, operands: Sequence[Search], loops: Loops) -> Function:
+def function_of(expr: Call, operands: Sequence[Search], loops: Loops) -> PricedFunction:
     """A function of arrays of these searches; the same for arrays of other names."""
     bare = tuple(Use("", each.dims, None, each.dtype) for each in expr.operands)
     shapes, first = tuple(each.shape for each in operands), operands[0]
@@ -32,12 +32,12 @@ def function_of(expr: Call, operands: Sequence[Search], loops: Loops) -> Functio
 @lru_cache(maxsize=512)
 def _function(
     expr: Call, shapes: tuple[tuple[int, ...], ...], mesh: Mesh, model: CostModel, objective: Objective, loops: Loops
-) -> Function:
-    return Function(expr, shapes, mesh, model, objective, loops)
+) -> PricedFunction:
+    return PricedFunction(expr, shapes, mesh, model, objective, loops)
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class PricedFunction:
     """What a function leaves of operands of these shapes, and its price, for each way in which they lie."""
 
     expr: Call

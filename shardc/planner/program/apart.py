@@ -56,7 +56,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _OnMesh:
     """A mesh, what is done on it, and what had to be planned anew for it, or stays as it is."""
 
     by: Refinement
@@ -89,11 +89,11 @@ class Reshards:
         best = max(ways, key=lambda way: way.saved)
         return self._with(best, planned, here) if best.kept else None
 
-    def _together(self, found: Sequence[_Found], planned: PlannedProgram, here: Refinement) -> _Way:
+    def _together(self, found: Sequence[_Found], planned: PlannedProgram, here: Refinement) -> _OnMesh:
         """One after another, each as it is alone if there is a mesh for it and those before."""
         blocks = (block for _, block in every_block(planned.schedule.block))
         taken = {*self.whole.program.dims, *(dim for block in blocks for array in block.values for dim in array.dims)}
-        way = _Way(here)
+        way = _OnMesh(here)
         for each in found:
             made, finer = each, self._in_common(way.by, each, taken)
             if finer is None:
@@ -149,7 +149,7 @@ class Reshards:
         inputs = (Input(name, dims, before, dtype),)
         return replace(self.whole.program, inputs=inputs, statements=(statement,), returns=None, warn=tuple, spans=())
 
-    def _with(self, way: _Way, planned: PlannedProgram, here: Refinement) -> PlannedProgram:
+    def _with(self, way: _OnMesh, planned: PlannedProgram, here: Refinement) -> PlannedProgram:
         """The plan on the finer mesh, with these in place of what moves."""
         by, model = way.by, self._on(way.by)
         after = planned if by == here else on_finer(planned, self.whole, OnFiner(further(here, by)), by, model)

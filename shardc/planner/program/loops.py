@@ -22,7 +22,7 @@ from shardc.cost.sums import cost_of, loop_cost
 from shardc.errors import ShardcError
 from shardc.ir.expressions import Pattern, Use
 from shardc.ir.plan import Einsum, Loop, Rule, StatementNumber, ValueNumber
-from shardc.ir.program import For, Input, Program, Statement, bound_by, check_divisible, pinned
+from shardc.ir.program import For, Input, Program, Statement, bindings_of, check_divisible, pinned
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.budget import Meter
 from shardc.planner.idle import axes_to_search
@@ -113,7 +113,7 @@ class _Looped:
         loop = Loop(self.loop.dim, self.trips, self.loop.down, trip.block, trip.fixed, trip.carried)
         cost = loop_cost(loop)
         progress, values = progress.append(loop, operands, left_by(self.loop, loop), self.number, cost, Rule())
-        for value, bound in zip(values, bound_by(self.loop), strict=True):
+        for value, bound in zip(values, bindings_of(self.loop), strict=True):
             progress, turned = self._turned(progress, value, bound.dims)
             progress = progress.bound_anew(bound.name, turned)
         return progress
@@ -171,7 +171,7 @@ class _Looped:
 
     def _tried(self) -> Iterator[Trip]:
         """Bodies that leave what they carry as they found it."""
-        asked = {bound.name: bound.pattern for bound in bound_by(self.loop)}
+        asked = {bound.name: bound.pattern for bound in bindings_of(self.loop)}
         exact = {name: sharding for name in self.loop.carried if (sharding := asked[name].exact) is not None}
         held, values = self.progress.problem.environment.held, self.progress.values
         lies = {name: asked[name].laid_on(values[held[name][0]].sharding) for name in self.loop.carried}
@@ -270,7 +270,7 @@ class AtOnce:
         limits 7, 8    A's next: 7    B anew, after that
     """
 
-    _begun: dict[tuple[Program, CostModel, Objective, Options], _Way] = field(default_factory=dict, repr=False)
+    _begun: dict[tuple[Program, CostModel, Objective, Options], _SoFar] = field(default_factory=dict, repr=False)
 
     def __call__(
         self, program: Program, model: CostModel, objective: Objective, options: Options, meter: Meter
@@ -300,7 +300,7 @@ class AtOnce:
 
         return or_as_written(found, model, objective)
 
-    def _within(self, problem: Problem) -> _Way:
+    def _within(self, problem: Problem) -> _SoFar:
         """The last statement keeps the limit of all, those before it what is asked of them; one that cannot takes the
         strategy that needs least. The work is counted by the problem's meter."""
         program, limits, meter = problem.program, problem.options, problem.meter
@@ -308,7 +308,7 @@ class AtOnce:
         key = program, problem.model, problem.objective, free
         if key not in self._begun:
             begun = replace(problem, options=free, scratch=Scratch(Meter(meter.total)))
-            self._begun[key] = _Way(PartialPlan(begun))
+            self._begun[key] = _SoFar(PartialPlan(begun))
         way = self._begun[key]
         own = way.plan.problem.meter
         own.total = meter.total
@@ -322,15 +322,15 @@ class AtOnce:
 
 
 @dataclass(slots=True)
-class _Way:
+class _SoFar:
     """What is planned so far, and where the strategies of the next statement lead that were taken."""
 
     plan: PartialPlan
     statements: tuple[PlannedStatement | PlannedLoop, ...] = ()
     _choice: Choice | None = None
-    _next: dict[int, _Way] = field(default_factory=dict)
+    _next: dict[int, _SoFar] = field(default_factory=dict)
 
-    def on(self, number: StatementNumber, statement: Statement | For, limit: float) -> _Way:
+    def on(self, number: StatementNumber, statement: Statement | For, limit: float) -> _SoFar:
         """With the next statement, within the limit if it can."""
         if isinstance(statement, For):
             if not self._next:
@@ -343,5 +343,5 @@ class _Way:
             self._next[place] = self._with(*self._choice.taken(place))
         return self._next[place]
 
-    def _with(self, plan: PartialPlan, planned: PlannedStatement | PlannedLoop) -> _Way:
-        return _Way(plan, (*self.statements, planned))
+    def _with(self, plan: PartialPlan, planned: PlannedStatement | PlannedLoop) -> _SoFar:
+        return _SoFar(plan, (*self.statements, planned))

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from shardc.ir.expressions import Pattern
 from shardc.ir.plan import Block, Loop, Step, ValueNumber
-from shardc.ir.program import For, Input, bound_by
+from shardc.ir.program import For, Input, bindings_of
 from shardc.ir.sharding import Array, Sharding, with_dim
 from shardc.planner.planned import PlannedLoop, PlannedStatement
 
@@ -17,7 +17,7 @@ Lies: TypeAlias = Mapping[str, Sharding]
 
 def left_by(loop: For, op: Loop) -> list[Array]:
     """What a loop leaves, under its names and its dims' names: what is stacked has the loop's dim first."""
-    dims, body = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}, op.body
+    dims, body = {bound.name: bound.dims for each in loop.body for bound in bindings_of(each)}, op.body
     ends = zip(loop.leaves, body.outputs, strict=True)
     found = [replace(body.values[number], name=name, dims=dims[name]) for name, number in ends]
     return [*found[: op.carried], *(with_dim(row, op.dim, op.trips) for row in found[op.carried :])]

@@ -18,7 +18,7 @@ from shardc.ir.calls import linear_operands
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use
 from shardc.ir.operations import IllegalMove
 from shardc.ir.plan import Block, Cost, Einsum, Loop, Rule, Schedule, StatementNumber, Step, Strategy, ValueNumber
-from shardc.ir.program import For, Program, Statement, bound_by, same_array
+from shardc.ir.program import For, Program, Statement, bindings_of, same_array
 from shardc.ir.sharding import Array, Axes, Sharding, row_of
 from shardc.planner.options import Objective
 from shardc.planner.paths.named import named_edges
@@ -247,7 +247,7 @@ class _Writer:
     def _looped(self, number: StatementNumber, loop: For) -> None:
         """What is carried as it is asked for, each trip, and back to where it is carried."""
         self.builder.statement, program = number, self.problem.program
-        (trips,), asked = program.shape((loop.dim,)), {bound.name: bound.pattern for bound in bound_by(loop)}
+        (trips,), asked = program.shape((loop.dim,)), {bound.name: bound.pattern for bound in bindings_of(loop)}
         carried = [self._lying(self.held[name][-1], asked[name], name) for name in loop.carried]
         rows = [self._rows(array.name, array.dims, loop.dim) for array in loop.scanned]
         outside = [*(self.held[name][-1] for name in loop.fixed), *carried]
@@ -273,7 +273,7 @@ class _Writer:
         self.builder.values += arrays
         cost = loop_cost(op)
         self.builder.steps.append(Step(op, operands, results, self.builder.statement, cost, _AS_WRITTEN))
-        for value, bound in zip(results, bound_by(loop), strict=True):
+        for value, bound in zip(results, bindings_of(loop), strict=True):
             self._bind(bound.name, self._turned(value, bound.dims, op.dim), anew=True)
 
     def _rows(self, name: str, dims: tuple[str, ...], along: str) -> ValueNumber:

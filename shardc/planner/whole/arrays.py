@@ -13,7 +13,7 @@ import numpy as np
 from shardc.ir.calls import linear_operands
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
-from shardc.ir.program import For, Program, Statement, bound_by, read_by
+from shardc.ir.program import For, Program, Statement, bindings_of, read_by
 from shardc.ir.sharding import Axes, Sharding
 from shardc.planner.paths.search import Search
 from shardc.planner.whole.prices import NEVER, Places, PriceArray, States, states
@@ -140,7 +140,7 @@ def use_counts(program: Program) -> Counter[str | tuple[int, str]]:
         for name in read_by(each):
             found[first[name]] += 2 if isinstance(each, For) else 1
         moved = moved_by(each.expr) if isinstance(each, Statement) else None
-        first |= {made.name: (number, made.name) if moved is None else first[moved.name] for made in bound_by(each)}
+        first |= {made.name: (number, made.name) if moved is None else first[moved.name] for made in bindings_of(each)}
     return found
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands
-from shardc.ir.program import Bound, For, Input, Program, Statement, bound_by, every_statement
+from shardc.ir.program import Binding, For, Input, Program, Statement, bindings_of, every_statement
 from shardc.planner.problem import Problem
 from shardc.planner.whole.arrays import (
     Entity,
@@ -93,8 +93,8 @@ class FactorGraph:
         counts, outputs = use_counts(program), program.leaving
         for number, each in enumerate(program.statements):
             self._now = number
-            own = {bound.name for bound in bound_by(each) if (number, bound.name) in outputs}
-            left = {bound.name: counts[number, bound.name] for bound in bound_by(each)}
+            own = {bound.name for bound in bindings_of(each) if (number, bound.name) in outputs}
+            left = {bound.name: counts[number, bound.name] for bound in bindings_of(each)}
             if isinstance(each, For):
                 self._loop(program, each, left, own, {name: homes[name] for name in own & homes.keys()})
             else:
@@ -166,7 +166,7 @@ class FactorGraph:
         sums = {name for name in loop.carried if is_accumulated(inside, name)}
         carried = {
             bound.name: homes.get(bound.name) or self._carried(bound, bound.name in sums, bound.name in outputs)
-            for bound in bound_by(loop)
+            for bound in bindings_of(loop)
             if bound.name in loop.carried
         }
         arrays, lines = dict(self._arrays), list[Line | LoopLines]()
@@ -174,10 +174,10 @@ class FactorGraph:
         self._arrays = {array.name: entity for array, entity in zip(loop.takes, given, strict=True)}
         self.problem, self.lines = self.problem.inside(inside), lines
         self._block(inside, carried)
-        row = {bound.name: bound.dims for each in loop.body for bound in bound_by(each)}
+        row = {bound.name: bound.dims for each in loop.body for bound in bindings_of(each)}
         left_by, (self.problem, _, self.lines, self._now, self._times) = self._arrays, around
         self._arrays = arrays
-        for bound in bound_by(loop):
+        for bound in bindings_of(loop):
             entity, lying = left_by[bound.name], left_by[bound.name].bases[-1]
             after = self._like(entity, bound.name, bound.dims, left[bound.name])
             after.bases = [
@@ -187,7 +187,7 @@ class FactorGraph:
             self._arrays[bound.name] = after
         self.lines.append(LoopLines(loop, self._now, lines, tuple((one, one.bases[0]) for one in given)))
 
-    def _carried(self, bound: Bound, is_sum: bool, is_output: bool) -> Lying:
+    def _carried(self, bound: Binding, is_sum: bool, is_output: bool) -> Lying:
         """The one sharding of what is carried, to which it is brought before the loop: of what trips only add to, any
         partial sums."""
         entity = self._arrays[bound.name]

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from shardc.ir.chains import Chain, chain_of, orders, summed, turned
 from shardc.ir.expressions import Expr, Named, Product, Use, operands, parts_of, uses
 from shardc.ir.plan import StatementNumber
-from shardc.ir.program import For, Program, Statement, bound_by, read_by, same_array
+from shardc.ir.program import For, Program, Statement, bindings_of, read_by, same_array
 from shardc.planner.statement.orders import MAX_ORDERS
 from shardc.planner.whole.arrays import is_free
 
@@ -81,7 +81,7 @@ def _leading(program: Program, to: Collection[int]) -> set[int]:
     """These statements, and those that lead to them."""
     found, wanted = set[int](), set[str]()
     for number, each in reversed([*enumerate(program.statements)]):
-        bound = {made.name for made in bound_by(each)}
+        bound = {made.name for made in bindings_of(each)}
         if number in to or not wanted.isdisjoint(bound):
             found.add(number)
             wanted = wanted - bound | set(read_by(each))
@@ -233,7 +233,7 @@ def _inlinable(program: Program, number: int) -> dict[str, Product]:
     is bound to another array before T is used."""
     statements = program.statements
     counts = Counter(name for each in statements for name in read_by(each))
-    bound = Counter(made.name for each in statements for made in bound_by(each))
+    bound = Counter(made.name for each in statements for made in bindings_of(each))
     inputs = {array.name for array in program.inputs}
     outputs = {program.results[at].name for at in program.outputs}
     found: dict[str, Product] = {}
@@ -256,7 +256,7 @@ def _inlinable(program: Program, number: int) -> dict[str, Product]:
 def bound_to_others(statement: Statement | For) -> set[str]:
     """The names that from here on are other arrays."""
     is_move = isinstance(statement, Statement) and same_array(statement)
-    return set() if is_move else {made.name for made in bound_by(statement)}
+    return set() if is_move else {made.name for made in bindings_of(statement)}
 
 
 def _asks_nothing(use: Use, dims: tuple[str, ...]) -> bool:
