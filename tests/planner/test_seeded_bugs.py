@@ -14,7 +14,7 @@ import pytest
 
 import shardc
 from shardc import simulate
-from shardc.cost import LinkModel, chip, legs
+from shardc.cost import LinkModel, chip, legs, model
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
 from shardc.ir import calls, collectives, functions
@@ -36,6 +36,7 @@ from shardc.planner.program.directly import Directly
 from shardc.planner.program.loops import planned_at_once
 from shardc.planner.program.plan import AsGiven
 from shardc.planner.statement import build, nodes, strategies
+from shardc.planner.whole import local
 from shardc.rules import moves, products
 from shardc.rules.functions import applied, reduced_across
 from shardc.simulate import IllegalStep, ReplicaMismatch
@@ -53,12 +54,23 @@ MESH = Mesh.of({"X": 2, "Y": 4})
 DIMS = {"I": 16, "J": 32, "K": 64}
 
 
+KEPT = [
+    (ways, "_every_way"),
+    (ways, "_every_priced"),
+    (ways_of_functions, "_function"),
+    (local, "_every_lie"),
+    (legs, "_told"),
+    (model, "_emitted"),
+]
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """What is worked out under a planted bug is not kept for the tests after it."""
     monkeypatch.setattr(problem, "sharding_graph", graph.Graph)
     monkeypatch.setattr(calls, "_linear_operands", calls._linear_operands.__wrapped__)
-    monkeypatch.setattr(nodes, "every_way", ways._every_way.__wrapped__)
+    for module, name in KEPT:
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
     monkeypatch.setattr(ways, "local_products", products.local_products.__wrapped__)
 
 

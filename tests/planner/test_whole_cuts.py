@@ -151,13 +151,13 @@ def test_of_many_ways_those_without_partial_sums_are_left(monkeypatch, text):
     expr = program.statements[0].expr
     below = [(problem.search(each), frozenset("XY")) for each in expr.operands]
     around, spaces = problem.search(expr), spaces_of(program, program.mesh.names)
-    every, _ = local._products(problem, expr, problem.work(expr), around, below, spaces)
+    every, _ = local._products(expr, problem.work(expr), around, below, spaces)
     monkeypatch.setattr(local, "MOST_WAYS", len(every) - 1)
-    few, partial = local._products(problem, expr, problem.work(expr), around, below, spaces)
+    few, partial = local._products(expr, problem.work(expr), around, below, spaces)
     whole = [(way, price) for way, price in every if not any(map(_is_partial, [one for one, _ in below], way.at))]
     assert [*few] == whole and 0 < len(few) < len(every) and partial == frozenset("XY")
     monkeypatch.setattr(local, "MOST_WAYS", len(every))
-    assert local._products(problem, expr, problem.work(expr), around, below, spaces)[0] == every
+    assert local._products(expr, problem.work(expr), around, below, spaces)[0] == every
 
 
 def _is_partial(search, number):
