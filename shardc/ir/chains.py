@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
+from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Expr, Product, operands
 
 MAX_PARTS = 63  # all of six operands, those that stand together of ten; a chain of more is multiplied as written
@@ -212,6 +213,16 @@ def sums_first(product: Product) -> Product:
     left, right = product.operands
     inside = (_kept(left, {*product.dims, *right.dims}), _kept(right, {*product.dims, *left.dims}))
     return replace(product, operands=inside)
+
+
+def widened(product: Product, dtype: DType) -> Product:
+    """A product that adds up in a wider type than that of its operands, as do the sums that are done before it."""
+    inside = (widened(each, dtype) if _is_sum(each) else each for each in product.operands)
+    return replace(product, operands=tuple(inside) if len(product.operands) > 1 else product.operands, dtype=dtype)
+
+
+def _is_sum(expr: Expr) -> TypeGuard[Product]:
+    return isinstance(expr, Product) and len(expr.operands) == 1 and {*expr.operands[0].dims} != {*expr.dims}
 
 
 def _kept(expr: Expr, wanted: Set[str]) -> Expr:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from shardc.errors import ShardcError, Source, Span, nearest
+from shardc.ir.chains import widened
 from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
 from shardc.ir.mesh import Mesh
@@ -251,7 +252,7 @@ def _as_declared(expr: Expr, result: tree.Array, scope: Scope, expressions: Expr
         return replace(expr, dtype=declared)
     wider = declared.kind is expr.dtype.kind and declared.bytes > expr.dtype.bytes
     if wider and isinstance(expr, Product) and _adds_up(expr):
-        return replace(expr, dtype=declared)
+        return widened(expr, declared)
     raise ShardcError(
         "SHC214",
         f"`{result.name}` is declared {declared}, and its expression is {expr.dtype}",

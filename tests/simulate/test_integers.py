@@ -124,6 +124,16 @@ def test_narrow_integers_are_summed_in_the_wider_type_that_is_declared(text):
         np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+def test_a_sum_that_is_done_before_its_product_is_as_wide():
+    """In bf16 between both, 1 and 2⁻⁸ of 255 make 1.9921875 and not 1.99609375; int32 of int64 wraps."""
+    plan = shardc.plan("y: f32[I] = A: bf16[I, J] · B: bf16[J, K]", mesh="X=2", dims={"I": 2, "J": 2, "K": 256})
+    row = np.where(np.arange(256) == 0, 1.0, 2.0**-8)
+    wholes = [np.eye(2), np.stack([row, row])]
+    for found in (plan.reference(*wholes), plan.simulate(*wholes)):
+        np.testing.assert_array_equal(np.asarray(found, float), [1 + 255 / 256] * 2)
+    assert "bfloat16)" not in plan.source().partition("def program")[2]
+
+
 @pytest.mark.devices
 def test_what_is_run_and_proved_is_the_reference():
     plan = shardc.plan("y[B_X] = square(a: int8[B_X]) + 100", mesh="X=4", dims={"B": 8})
