@@ -300,7 +300,7 @@ LARGE = "square(square(square(square(square(A[I, J_X])))))"  # up to 3^32
 @pytest.mark.parametrize(
     "text",
     [
-        f"C[I_Y, J] = {LARGE}; D[J_X] = sum_I(C)",
+        f"C[I_Y, J] = {LARGE}; D: int32[J_X] = sum_I(C)",
         f"C[I, J_X] = {LARGE} > 0",
         f"C: int32[I, K]{{U_X}} = {LARGE} · B[J_X, K_Y]; D: int32[I, K_X] = C",
         "for L { x[I, J_X] = square(x[I, J_X]) + x }",
