@@ -126,6 +126,34 @@ def no_mesh_is_left_behind():
     assert jax.sharding.get_abstract_mesh().empty, "a test left a mesh in force"
 
 
+KEPT = (  # prices and ways that every plan of a process shares
+    ("shardc.cost.legs", "_told"),
+    ("shardc.cost.model", "_emitted"),
+    ("shardc.planner.products.functions", "_function"),
+    ("shardc.planner.products.ways", "_every_priced"),
+    ("shardc.planner.products.ways", "_every_way"),
+    ("shardc.planner.whole.local", "_every_lie"),
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_planted_is_kept(request):
+    """What was worked out before a test replaces a rule is not what it goes by, nor what others go by after it."""
+    replaces = "monkeypatch" in request.fixturenames
+    if replaces:
+        forget()
+    yield
+    if replaces:
+        forget()
+
+
+def forget():
+    for module, name in KEPT:
+        kept = getattr(sys.modules.get(module), name, None)
+        if hasattr(kept, "cache_clear"):  # a test may have put the function itself there
+            kept.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def plan_of():
     """The plan of an example as it stands, made once in a process: that of thirty-two layers takes seconds."""
