@@ -86,7 +86,7 @@ def cases():
                 yield way, within, of_numpy
 
 
-@pytest.mark.parametrize(("way", "within", "given"), cases())
+@pytest.mark.parametrize(("way", "within", "given"), list(cases()))
 def test_it_is_transformed_as_a_product_is(mesh, way, within, given):
     wanted = jax.tree.leaves(WAYS[way](product)(*jax.tree.map(jnp.asarray, (A, B))))
     found = jax.tree.leaves(within(WAYS[way](einsum))(*given()))
