@@ -21,7 +21,7 @@ from shardc.cost.model import CostModel
 from shardc.cost.on_chip import brought_early, shares_of
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, StepCost, ValueNumber, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.timed import brings_at_most
 from shardc.lowering.tpu import is_brought_early
@@ -63,7 +63,8 @@ class Awaited:
     ) -> Awaited | None:
         """Of the first sum, or largest, of an argument that nothing else reads."""
         shares = shares_of(block.steps)
-        read = Counter(shares.get(value, value) for step in block.steps if not _cuts(step) for value in step.operands)
+        readers = (step for step in block.steps if step.op.facts.kind is not Kind.SLICE)
+        read = Counter(shares.get(value, value) for step in readers for value in step.operands)
         return next(
             (
                 cls(place, block.values[whole], value, step.results[0] in by_ones)
@@ -100,10 +101,6 @@ class Awaited:
         if less < _LITTLE * step.cost.time_s:
             return reading, 0.0
         return reading, reading if abs(less - reading) < _LITTLE * reading else less
-
-
-def _cuts(step: Step) -> bool:
-    return not isinstance(step.op, Loop) and step.op.facts.kind is Kind.SLICE
 
 
 def _reduces(step: Step, values: Sequence[Array]) -> bool:
