@@ -21,12 +21,12 @@ from shardc.cost.model import CostModel
 from shardc.cost.rate import Rate
 from shardc.ir.collectives import Move
 from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Op
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Array, Sharding
-from shardc.lowering.pairs import Pairs
 from shardc.lowering.rounds import rounds_before
 from shardc.lowering.scatters import LocalBlock
 from shardc.lowering.target import Target

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber
 from shardc.lowering import tpu
+from shardc.lowering.as_one import LeftToXla, as_one
 from shardc.lowering.buffers import size_of
-from shardc.lowering.chunks import chunks_of, is_read
+from shardc.lowering.chunks import Chunks, is_read
 from shardc.lowering.held import (
     CHUNKS_THAT_COME,
     MOST_BROUGHT,
@@ -25,8 +26,8 @@ from shardc.lowering.held import (
     held_as_one,
     held_by_two_rings,
 )
-from shardc.lowering.meeting import meeting_of
-from shardc.lowering.rings import ring_of
+from shardc.lowering.meeting import Meeting
+from shardc.lowering.rings import Ring
 from shardc.lowering.target import Target
 
 _F32 = 4  # bytes
@@ -104,16 +105,18 @@ class Groups:
         group = next((group for group, steps in self.every() if steps[-1] is step), None)
         if group is None:
             return 0
-        if group.how is How.RINGS:
-            return self._of_two(group)
+        match as_one(self.schedule, group):
+            case Meeting() as met:
+                return self._of_two(group, met)
+            case Ring() | Chunks() | LeftToXla() | None:
+                pass
         read = is_read(step.result, users, self.schedule.outputs)
         return held_as_one(group.how, step.op.facts.kind, self._size(step.result), read, self.target)
 
-    def _of_two(self, group: Together) -> int:
+    def _of_two(self, group: Together, met: Meeting) -> int:
         """The sum and the blocks of two rings."""
-        schedule, met = self.schedule, meeting_of(self.schedule, group)
+        schedule = self.schedule
         *gathers, product = schedule.steps[group.first : group.last + 1]
-        assert met is not None, "what is asked for as two rings can be done so"
         size = {gather.result: self._size(gather.operands[0]) for gather in gathers}
         fine, coarse = (size[product.operands[place]] for place in (met.fine, 1 - met.fine))
         summed = self._size(product.result) // schedule.values[product.result].dtype.bytes * _F32
@@ -124,16 +127,14 @@ class Groups:
 
 
 def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> InBlocks | None:
-    match group.how:
-        case How.RING if (ring := ring_of(schedule, group)) is not None:
-            count, dim, gathers, after = ring.size, ring.dim, ring.gathers, ring.gathered_after
+    match as_one(schedule, group):
+        case Ring(dim=dim, gathers=gathers, gathered_after=after) as ring:
+            count = ring.size
             at_once = blocks_that_come(count) if gathers else blocks_that_go(count)
-        case How.CHUNKS if not isinstance(steps[0].op, Einsum) and (chunks := chunks_of(schedule, group)) is not None:
-            count, dim, gathers, after, at_once = chunks.count, chunks.dim, True, False, CHUNKS_THAT_COME
-        case How.RING | How.RINGS | How.CHUNKS | How.PARTITIONER:
+        case Chunks(count, dim) if not isinstance(steps[0].op, Einsum):
+            gathers, after, at_once = True, False, CHUNKS_THAT_COME
+        case Chunks() | Meeting() | LeftToXla() | None:
             return None
-        case _:
-            assert_never(group.how)
 
     def size(value: ValueNumber) -> int:
         return size_of(schedule.values[value], schedule.mesh)

@@ -32,6 +32,7 @@ from shardc.cost.links.level import Traffic, exchanges, gathers, less_one, slowe
 from shardc.cost.network import Network, network
 from shardc.cost.rate import Rate
 from shardc.ir.collectives import Move
+from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind, Turns
 from shardc.ir.plan import Loop, Op, Single
@@ -40,7 +41,7 @@ from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.copies import of_output, with_copies
 from shardc.lowering.forms import Call, Laid, Sent, at_once
 from shardc.lowering.lower import form
-from shardc.lowering.pairs import NOTHING, Pairs, pairs_of, sent_by
+from shardc.lowering.pairs import NOTHING, pairs_of, sent_by
 from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import on_chip
@@ -202,9 +203,8 @@ class LinkModel:
         return self._emitted[calls]
 
     def leaves_output_apart(self, op: Op, rank: int) -> bool:
-        if self.alone.measured is None or isinstance(op, Loop):
-            return False
-        return of_output(form(op, None, self.target), rank)
+        is_known = self.alone.measured is not None
+        return is_known and not isinstance(op, Loop) and of_output(form(op, None, self.target), rank)
 
     def calls(self, op: Single, before: Array) -> tuple[Call, ...]:
         """What is emitted for a step on this array, as it is priced."""

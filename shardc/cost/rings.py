@@ -21,12 +21,13 @@ from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather
 from shardc.ir.dtypes import DType
+from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step
 from shardc.ir.sharding import Axes
 from shardc.lowering.meeting import Meeting
-from shardc.lowering.pairs import Pairs, pairs_along
+from shardc.lowering.pairs import pairs_along
 from shardc.lowering.rings import Ring
 from shardc.lowering.tpu import on_chip
 

@@ -41,10 +41,11 @@ from shardc.ir.collectives import AllGather
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together
 from shardc.ir.sharding import Axes
-from shardc.lowering.chunks import Chunks, chunks_of
+from shardc.lowering.as_one import LeftToXla, as_one
+from shardc.lowering.chunks import Chunks
 from shardc.lowering.forms import Laid
-from shardc.lowering.meeting import meeting_of
-from shardc.lowering.rings import Ring, ring_of
+from shardc.lowering.meeting import Meeting
+from shardc.lowering.rings import Ring
 from shardc.lowering.rounded import as_sent
 from shardc.lowering.timed import hides_permutes
 
@@ -85,18 +86,19 @@ def _beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
         schedule = replace(schedule, block=as_sent(schedule.block, steps))
     product = sum(step.cost.time_s for step in steps if isinstance(step.op, Einsum))
     moves = [step.cost.time_s for step in steps if not isinstance(step.op, Einsum)]
-    if group.how is How.CHUNKS:
-        chunks = chunks_of(schedule, group)
-        assert chunks is not None
-        return _in_chunks(schedule, steps, chunks, model)
-    found = by_ways(schedule, group, model)
-    if found is not None:
-        return found
     hidden = moves[-1] / 2 if steps[-1].op.facts.kind is Kind.SUM else moves[-1]
-    ring = ring_of(schedule, group) if group.how is How.RING else None
-    if ring is None:  # left to XLA
-        return Beside(sum(moves[:-1]), product / LAID, hidden, moves[-1] - hidden + hop_s)
-    return _around_one(schedule, steps, ring, hidden, model)
+    by_xla = Beside(sum(moves[:-1]), product / LAID, hidden, moves[-1] - hidden + hop_s)
+    match as_one(schedule, group):
+        case Chunks() as chunks:
+            return _in_chunks(schedule, steps, chunks, model)
+        case Meeting() as meeting:
+            return both_around(schedule, steps, meeting, model) or by_xla
+        case Ring() as ring:
+            return _by_ways(schedule, steps, ring, model) or _around_one(schedule, steps, ring, hidden, model)
+        case LeftToXla():
+            return by_xla
+        case None:
+            raise AssertionError("a group is priced that can be done as one")
 
 
 def _around_one(schedule: Schedule, steps: Sequence[Step], ring: Ring, hidden: float, model: CostModel) -> Beside:
@@ -142,30 +144,24 @@ def _chunk_s(schedule: Schedule, product: Step, chunks: Chunks, model: CostModel
     return max(model.alone.product_s(amount), (product.cost.time_s - start) / chunks.count) + start
 
 
-def by_ways(schedule: Schedule, group: Together, model: CostModel) -> Beside | None:
-    """Of a ring over several axes, or over one that lies on several, and of two at once, where the ways are known."""
-    steps = schedule.steps[group.first : group.last + 1]
-    if group.how is How.RINGS:
-        meeting = meeting_of(schedule, group)
-        return None if meeting is None else both_around(schedule, steps, meeting, model)
-    ring = ring_of(schedule, group) if group.how is How.RING else None
-    if ring is None or (len(ring.axes) == 1 and not model.has_parts(ring.axes[0])):
-        return None
-    return around(schedule, steps, ring, model)
+def _by_ways(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostModel) -> Beside | None:
+    """Of a ring over several axes, or over one that lies on several, where the ways of its blocks are known."""
+    is_over_one = len(ring.axes) == 1 and not model.has_parts(ring.axes[0])
+    return None if is_over_one else around(schedule, steps, ring, model)
 
 
 def turns_of(schedule: Schedule, group: Together, place: int, model: CostModel) -> tuple[Turn, ...]:
     """What the collective at this place of a group sends, turn by turn; nothing where it is in no turns."""
     steps, moved = schedule.steps[group.first : group.last + 1], schedule.steps[place]
-    ring = ring_of(schedule, group) if group.how is How.RING else None
-    if ring is not None and moved.is_collective:
-        return turns_round(ring, block_round(schedule, moved, ring, model.mesh), model.mesh)
-    meeting = meeting_of(schedule, group) if group.how is How.RINGS else None
-    if meeting is None or not moved.is_collective:
-        return ()
-    of_fine = steps[-1].operands[meeting.fine] == moved.result
-    found = turns_to_meet(schedule, steps, meeting, model.mesh)
-    return tuple(turn._replace(blocks=turn.blocks[:1] if of_fine else turn.blocks[1:]) for turn in found)
+    match as_one(schedule, group) if moved.is_collective else None:
+        case Ring() as ring:
+            return turns_round(ring, block_round(schedule, moved, ring, model.mesh), model.mesh)
+        case Meeting() as meeting:
+            of_fine = steps[-1].operands[meeting.fine] == moved.result
+            found = turns_to_meet(schedule, steps, meeting, model.mesh)
+            return tuple(turn._replace(blocks=turn.blocks[:1] if of_fine else turn.blocks[1:]) for turn in found)
+        case Chunks() | LeftToXla() | None:
+            return ()
 
 
 def _on_links(schedule: Schedule, step: Step, model: CostModel) -> float:

@@ -15,9 +15,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, Sharding
+
+Pairs: TypeAlias = tuple[tuple[int, int], ...]  # of devices by their numbers: who sends, and to whom
 
 
 @dataclass(frozen=True, slots=True)

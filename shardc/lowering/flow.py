@@ -10,13 +10,13 @@ of a varying type, and so does what is made of it, until the program's end (`par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import assert_never
 
 from shardc.ir.collectives import UnevenExchange
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Block, Loop, Single, Step
+from shardc.ir.plan import Block, Loop, Single, Step, ValueNumber
 from shardc.ir.sharding import Sharding
 from shardc.lowering.repeats import repeats
 
@@ -42,15 +42,21 @@ def equal_along(block: Block, mesh: Mesh, of_outputs: Sequence[AxisSet] | None =
     return tuple(demand)
 
 
-def waited_for(block: Block, equal: Sequence[AxisSet]) -> dict[int, int | None]:
-    """The steps that are done once more, by place: each with the value to wait for, if there is any."""
-    untyped = untyped_along(block)
-    return {place: _wait(block.steps[place], might, equal, block, untyped) for place, might in repeats(block).items()}
+def waited_for(
+    block: Block, equal: Sequence[AxisSet], held: Collection[ValueNumber] | None = None
+) -> dict[int, ValueNumber | None]:
+    """The steps that are done once more, by place: each with the value to wait for, if there is any; of those that are
+    `held`, where a part of the block holds but these."""
+    untyped, found = untyped_along(block), dict[int, ValueNumber | None]()
+    for place, every in repeats(block).items():
+        might = [value for value in every if held is None or value in held]
+        found[place] = _wait(block.steps[place], might, equal, block, untyped)
+    return found
 
 
 def _wait(
-    step: Step, might: Sequence[int], demand: Sequence[AxisSet], block: Block, untyped: Sequence[AxisSet]
-) -> int | None:
+    step: Step, might: Sequence[ValueNumber], demand: Sequence[AxisSet], block: Block, untyped: Sequence[AxisSet]
+) -> ValueNumber | None:
     """The first value that can be equal wherever the operand, behind a barrier with it, must be."""
     if not might:
         return None

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from shardc.ir.collectives import (
     AllReduce,
@@ -40,6 +40,9 @@ from shardc.ir.plan import Apply, Einsum
 from shardc.ir.sharding import Axes
 from shardc.lowering.scatters import AxesOfDims, Round, Scattering
 from shardc.lowering.target import Target
+
+if TYPE_CHECKING:
+    from shardc.lowering.as_one import AsOne
 
 Sent: TypeAlias = tuple[Axes, Axes]  # the orders in which devices count the blocks that they hold, and want
 
@@ -216,12 +219,20 @@ Form: TypeAlias = OneForm | Looped
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """The form of each step of a block, in order; and of steps that are done once more, by place, what they wait for,
-    as `lowering.flow` says it."""
+    """The form of each step of a block, in order; of steps that are done once more, by place, what they wait for, as
+    `lowering.flow` says it; and of steps that are done as one, by the place of the first, how that is done."""
 
     target: Target
     forms: tuple[Form, ...]
     again: tuple[tuple[int, int | None], ...] = ()
+    groups: tuple[tuple[int, AsOne], ...] = ()
+
+    def of_part(self, first: int, count: int) -> Lowering:
+        """Of so many of the steps, by their places among these."""
+        places = range(first, first + count)
+        again = tuple((place - first, value) for place, value in self.again if place in places)
+        groups = tuple((place - first, form) for place, form in self.groups if place in places)
+        return Lowering(self.target, self.forms[first : first + count], again, groups)
 
     @property
     def wide(self) -> Iterator[tuple[int, int]]:

@@ -22,9 +22,10 @@ from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.legal import SCHEDULE, Fault, Faults
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Single, Step, Together, last_uses, operands_of
+from shardc.ir.plan import Apply, Block, Einsum, How, Loop, Schedule, Single, Step, last_uses, operands_of
 from shardc.ir.sharding import Axes, spell_axes
-from shardc.lowering.chunks import chunks_of
+from shardc.lowering.as_one import AsOne, LeftToXla, as_one
+from shardc.lowering.chunks import Chunks
 from shardc.lowering.forms import (
     Call,
     Form,
@@ -39,13 +40,12 @@ from shardc.lowering.forms import (
     Plain,
     Scattered,
 )
-from shardc.lowering.meeting import meeting_of
+from shardc.lowering.meeting import Meeting
 from shardc.lowering.repeats import repeats
-from shardc.lowering.rings import ring_of
+from shardc.lowering.rings import Ring
 from shardc.lowering.scattered import SHARE
 from shardc.lowering.scatters import Along, Round, Scattering, share_of
 from shardc.lowering.target import Shape, Target
-from shardc.lowering.together import may_be_cut
 from shardc.lowering.tpu import FOLD
 
 _CUT = (Kind.SCATTER, Kind.EXCHANGE)  # calls that cut what they are given, a part for each device
@@ -309,26 +309,29 @@ def _may_lie(stage: Scattering, share: Shape) -> bool:
             assert_never(stage.along)
 
 
-def _together(schedule: Schedule, _: Lowering) -> Faults:
+def _together(schedule: Schedule, lowering: Lowering) -> Faults:
     found = list(SCHEDULE["together"](schedule))
     yield from found
+    forms = dict(lowering.groups)
     for group in () if found else schedule.together:
-        if not _may_be_one(schedule, group):
+        form = forms.get(group.first)
+        is_cut_out = group.how is How.PARTITIONER
+        if form is None or not _is_so(group.how, form) or (is_cut_out and as_one(schedule, group) is None):
             yield Fault(f"steps {group.first} to {group.last} as one", f"cannot be done as {group.how.value}")
 
 
-def _may_be_one(schedule: Schedule, group: Together) -> bool:
-    match group.how:
-        case How.RING:
-            return ring_of(schedule, group) is not None
-        case How.RINGS:
-            return meeting_of(schedule, group) is not None
-        case How.CHUNKS:
-            return chunks_of(schedule, group) is not None
-        case How.PARTITIONER:
-            return may_be_cut(schedule)
+def _is_so(how: How, form: AsOne) -> bool:
+    match form:
+        case Ring():
+            return how is How.RING
+        case Meeting():
+            return how is How.RINGS
+        case Chunks():
+            return how is How.CHUNKS
+        case LeftToXla():
+            return how is How.PARTITIONER
         case _:
-            assert_never(group.how)
+            assert_never(form)
 
 
 LOWERING: dict[str, Callable[[Schedule, Lowering], Faults]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from shardc.ir.collectives import (
     AllGather,
@@ -28,7 +28,7 @@ from shardc.ir.collectives import (
 from shardc.ir.digits import Reshape, digits_of
 from shardc.ir.dtypes import Kind
 from shardc.ir.masks import Mask
-from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step
+from shardc.ir.plan import Apply, Block, Einsum, Loop, Schedule, Single, Step, ValueNumber
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering import tpu
 from shardc.lowering.flow import AxisSet, equal_along, equal_within, waited_for
@@ -49,17 +49,56 @@ from shardc.lowering.scatters import AxesOfDims, LocalBlock, Round, block_of, ro
 from shardc.lowering.target import Shape, Target
 from shardc.lowering.timed import makes_products_again, reads_last_dim_second, stores_narrow_masks
 
+if TYPE_CHECKING:
+    from shardc.lowering.together import Segment
+
 
 def lower(schedule: Schedule) -> Lowering:
-    """The forms of a schedule's steps."""
-    return _lowering(schedule.block, equal_along(schedule.block, schedule.mesh), Target.of(schedule.program))
+    """The forms of a schedule's steps, and of what is done as one. A program that is cut has those of its parts: what
+    crosses a cut has to be of a type that can."""
+    target = Target.of(schedule.program)
+    if schedule.together:
+        return _in_parts(schedule, target)
+    block, equal = schedule.block, equal_along(schedule.block, schedule.mesh)
+    return _lowering(block, equal, target, waited_for(block, equal))
 
 
-def _lowering(block: Block, equal: Sequence[AxisSet], target: Target) -> Lowering:
+def _in_parts(schedule: Schedule, target: Target) -> Lowering:
+    from shardc.lowering.together import segments
+
+    parts = [_part(each, schedule.block, target) for each in segments(schedule)]
+    return Lowering(
+        target,
+        tuple(form for part in parts for form in part.forms),
+        tuple(again for part in parts for again in part.again),
+        tuple(group for part in parts for group in part.groups),
+    )
+
+
+def _part(segment: Segment, whole: Block, target: Target) -> Lowering:
+    """Of a part of a program, by the places of its steps in all. What it does once more may have been done before it,
+    and waits for nothing that it is not given."""
+    from shardc.lowering.as_one import LeftToXla, as_one
+
+    schedule, first = segment.schedule, segment.first
+    places = range(first, first + len(schedule.steps))
+    block, equal = schedule.block, equal_along(schedule.block, schedule.mesh)
+    held = {*block.inputs, *(value for step in block.steps for value in step.results)}
+    again = {} if segment.left else waited_for(whole, equal, held)
+    found = _lowering(block, equal, target, {place: value for place, value in again.items() if place in places})
+    if segment.left:
+        return replace(found, groups=((first, LeftToXla()),))
+    groups = ((first + group.first, as_one(schedule, group)) for group in schedule.together)
+    return replace(found, groups=tuple((place, form) for place, form in groups if form is not None))
+
+
+def _lowering(
+    block: Block, equal: Sequence[AxisSet], target: Target, again: Mapping[int, ValueNumber | None]
+) -> Lowering:
     forms = tuple(_form(step, block, equal, target) for step in block.steps)
     about = _About.of(block, target)
     told = tuple(_told(step, each, about) for step, each in zip(block.steps, forms, strict=True))
-    return Lowering(target, told, tuple(waited_for(block, equal).items()))
+    return Lowering(target, told, tuple(again.items()))
 
 
 class _About(NamedTuple):
@@ -190,7 +229,7 @@ def form(op: Single, block: LocalBlock | None, target: Target) -> OneForm:
 def _form(step: Step, block: Block, equal: Sequence[AxisSet], target: Target) -> Form:
     if isinstance(step.op, Loop):
         within = equal_within(step, step.op, equal, block, target.mesh)
-        return Looped(_lowering(step.op.body, within, target))
+        return Looped(_lowering(step.op.body, within, target, waited_for(step.op.body, within)))
     before = block.values[(*step.operands, step.result)[0]]
     local = block_of(before, target.mesh)
     found = form(step.op, local, target)

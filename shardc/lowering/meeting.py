@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.flow import equal_along
-from shardc.lowering.pairs import Pairs
 from shardc.lowering.repeats import any_repeats
 from shardc.lowering.rings import MOST
 

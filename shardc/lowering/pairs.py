@@ -8,11 +8,11 @@ the block that they hold, 0 1 2 3, beside those in order of the block that they 
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from shardc.ir.collectives import AllReduce, AllToAll, CollectivePermute, Slice
 from shardc.ir.digits import Reshape
-from shardc.ir.exchange import tails
+from shardc.ir.exchange import Pairs, tails
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Einsum
@@ -29,8 +29,6 @@ from shardc.lowering.forms import (
     Scattered,
     Sent,
 )
-
-Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def sent_by(form: OneForm, before: Sharding, mesh: Mesh) -> Sent:

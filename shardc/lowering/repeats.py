@@ -28,12 +28,12 @@ from shardc.ir.sharding import Sharding
 _Done: TypeAlias = tuple[Op, tuple[int, ...], tuple[tuple[tuple[str, ...], Sharding], ...]]
 
 
-def repeats(block: Block) -> dict[int, tuple[int, ...]]:
+def repeats(block: Block) -> dict[int, tuple[ValueNumber, ...]]:
     """The steps that do once more what an earlier one did, by place: each with the values that it could wait for.
 
     Planners do a step twice only where the text names it twice.
     """
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, tuple[ValueNumber, ...]] = {}
     done: dict[_Done, int] = {}
     last = last_uses(block)
     for place, step in enumerate(block.steps):
@@ -80,13 +80,13 @@ def is_again(op: Op) -> bool:
     return isinstance(op, Apply) and op.function == "again"
 
 
-def _made_last(block: Block, place: int, last: Mapping[ValueNumber, int]) -> Iterator[int]:
+def _made_last(block: Block, place: int, last: Mapping[ValueNumber, int]) -> Iterator[ValueNumber]:
     """The values made before a step, and held when it is done, the last first."""
     for step in reversed(block.steps[:place]):
         yield from (value for value in step.results if place <= last.get(value, -1) < len(block.steps))
 
 
-def _after(block: Block, first: int, again: int, last: Mapping[ValueNumber, int]) -> Iterator[int]:
+def _after(block: Block, first: int, again: int, last: Mapping[ValueNumber, int]) -> Iterator[ValueNumber]:
     """The values made when the first result has been used, and still held when the step is done again."""
     result = block.steps[first].result
     users = [place for place in range(first + 1, again) if result in block.steps[place].operands]

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber, operands_of
@@ -55,7 +56,7 @@ class Ring:
         """Whether the blocks come by in the order of their numbers."""
         return self.around == tuple(range(self.size))
 
-    def pairs(self, step: int) -> tuple[tuple[int, int], ...]:
+    def pairs(self, step: int) -> Pairs:
         """Every device with the one that many further on, or back."""
         return tuple((at, self.around[(place + step) % self.size]) for place, at in enumerate(self.around))
 

@@ -19,9 +19,7 @@ from shardc.ir.collectives import AllReduce
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Block, Einsum, How, Op, Schedule, Together, ValueNumber, last_uses
 from shardc.ir.sharding import SUM, spell_axes
-from shardc.lowering.chunks import chunks_of
-from shardc.lowering.flow import untyped_along
-from shardc.lowering.meeting import meeting_of
+from shardc.lowering.as_one import as_one, may_be_grouped
 from shardc.lowering.rings import rings
 
 _T = TypeVar("_T")
@@ -65,18 +63,6 @@ def _segment(schedule: Schedule, first: int, end: int, left: bool) -> Segment:
     return Segment(first, replace(schedule, block=part, together=within), left)
 
 
-def may_be_cut(schedule: Schedule) -> bool:
-    """Whether parts of a program can be left to the partitioner: on its own mesh alone."""
-    return schedule.by is None and may_be_grouped(schedule)
-
-
-def may_be_grouped(schedule: Schedule) -> bool:
-    """Whether products can be done as one with collectives: where no partial sums come in or go out."""
-    ends = (*schedule.inputs, *schedule.outputs)
-    partial = any(schedule.values[value].sharding.unreduced for value in ends)
-    return bool(schedule.mesh.axes) and not partial and not any(untyped_along(schedule.block))
-
-
 def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
     """Every group there can be, on the steps in an order in which it is in one piece: of each product what is gathered
     for it alone, each array by itself and all, and what reduces its result, or gathers it."""
@@ -91,22 +77,18 @@ def candidates(schedule: Schedule) -> Iterator[tuple[Schedule, Together]]:
             for before in ([], *some):
                 if before or behind:
                     ordered, group = _gathered(schedule, place, before, len(behind))
-                    if may_be_cut(ordered) and not _is_crossed_by_sums(ordered, group):
+                    if as_one(ordered, group) is not None and not _is_crossed_by_sums(ordered, group):
                         yield ordered, group
-                    yield from ((ordered, each) for each in (*rings(ordered, group), *_as_rings(ordered, group)))
-                    yield from _in_chunks(ordered, group)
-        yield from _in_chunks(schedule, Together(place, place + len(_behind(schedule.block, place)), How.CHUNKS))
+                    yield from ((ordered, each) for each in rings(ordered, group))
+                    yield from _if_possible(ordered, group, How.RINGS)
+                    yield from _if_possible(ordered, group, How.CHUNKS)
+        behind_it = Together(place, place + len(_behind(schedule.block, place)), How.CHUNKS)
+        yield from _if_possible(schedule, behind_it, How.CHUNKS)
 
 
-def _as_rings(schedule: Schedule, group: Together) -> Iterator[Together]:
-    found = replace(group, how=How.RINGS)
-    if meeting_of(schedule, found) is not None:
-        yield found
-
-
-def _in_chunks(schedule: Schedule, group: Together) -> Iterator[tuple[Schedule, Together]]:
-    found = replace(group, how=How.CHUNKS)
-    if chunks_of(schedule, found) is not None:
+def _if_possible(schedule: Schedule, group: Together, how: How) -> Iterator[tuple[Schedule, Together]]:
+    found = replace(group, how=how)
+    if as_one(schedule, found) is not None:
         yield schedule, found
 
 
@@ -177,7 +159,10 @@ def _values(schedule: Schedule, group: Together) -> frozenset[ValueNumber]:
 
 
 def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> Schedule:
-    """Several groups at once, no two with a step in common, on the steps in an order in which each is in one piece."""
+    """Several groups at once, no two with a step in common, on the steps in an order in which each is in one piece.
+
+    Without those that cannot be done so beside the others, whose cuts make outputs of what they leave.
+    """
     steps, held = list(schedule.steps), list[tuple[frozenset[ValueNumber], Together]]()
     for ordered, group in groups:
         values = _values(ordered, group)
@@ -191,7 +176,19 @@ def all_of(schedule: Schedule, groups: Sequence[tuple[Schedule, Together]]) -> S
         replace(group, first=min(places[v] for v in some), last=max(places[v] for v in some)) for some, group in held
     ]
     in_order = tuple(sorted(found, key=lambda group: group.first))
-    return replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order)
+    return _possible(replace(schedule, block=replace(schedule.block, steps=tuple(steps)), together=in_order))
+
+
+def _possible(schedule: Schedule) -> Schedule:
+    if all(group.how is not How.PARTITIONER for group in schedule.together):
+        return schedule
+    refused = {
+        part.first + group.first
+        for part in segments(schedule)
+        for group in part.schedule.together
+        if as_one(part.schedule, group) is None
+    }
+    return replace(schedule, together=tuple(group for group in schedule.together if group.first not in refused))
 
 
 def spelled(schedule: Schedule, group: Together) -> str:

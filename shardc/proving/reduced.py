@@ -43,7 +43,6 @@ from shardc.ir.plan import (
     Apply,
     Block,
     Einsum,
-    How,
     Loop,
     Schedule,
     Step,
@@ -53,9 +52,11 @@ from shardc.ir.plan import (
 )
 from shardc.ir.sharding import Array
 from shardc.ir.sizes import classes
-from shardc.lowering.chunks import chunks_of
+from shardc.lowering.as_one import LeftToXla
+from shardc.lowering.chunks import Chunks
 from shardc.lowering.forms import Form, Looped, Lowering, Scattered
-from shardc.lowering.rings import ring_of
+from shardc.lowering.meeting import Meeting
+from shardc.lowering.rings import Ring
 from shardc.lowering.scattered import SHARE
 from shardc.lowering.scatters import Along
 from shardc.lowering.tpu import FOLD
@@ -97,7 +98,7 @@ def reduced(schedule: Schedule, lowering: Lowering, least: int = 2) -> Reduced:
     together = _together(schedule, given, counted)
     walk = _Walk(schedule.mesh, together)
     sizes_of = walk.block(schedule.block, lowering.forms, _inputs(schedule.block))
-    walk.of_groups(schedule)
+    walk.of_groups(schedule, lowering)
     small = _smallest(given, together, walk.units, least)
     literals = {given[dim]: small[dim] for dim in counted}
     return Reduced(small, literals, sum(each.volume(small) for each in sizes_of))
@@ -231,16 +232,19 @@ class _Walk:
                 cuts |= {dim: self.mesh.product(array.axes_of(dim)) for dim in array.dims}
         return _Work(self.mesh.devices, tuple((size, cuts[dim]) for dim, size in dims.items()))
 
-    def of_groups(self, schedule: Schedule) -> None:
+    def of_groups(self, schedule: Schedule, lowering: Lowering) -> None:
         """A sum for all as a ring is scattered on the way, along a dim that no value shows cut so far; and so are
         chunks. Either may be a digit."""
+        forms = dict(lowering.groups)
         for group in schedule.together:
-            ring, chunks = ring_of(schedule, group), chunks_of(schedule, group)
             first, last = (schedule.steps[place].result for place in (group.first, group.last))
-            if group.how is How.RING and ring is not None and ring.gathered_after:
-                self._along(first, schedule.values[first], ring.dim, ring.size)
-            if group.how is How.CHUNKS and chunks is not None:
-                self._along(last, schedule.values[last], chunks.dim, chunks.count)
+            match forms.get(group.first):
+                case Ring(dim=dim, gathered_after=True) as ring:
+                    self._along(first, schedule.values[first], dim, ring.size)
+                case Chunks(count, dim):
+                    self._along(last, schedule.values[last], dim, count)
+                case Ring() | Meeting() | LeftToXla() | None:
+                    continue
 
     def _along(self, value: ValueNumber, array: Array, dim: str, parts: int) -> None:
         self._in_parts(self.sizes[value][array.dims.index(dim)], parts * self.mesh.product(array.axes_of(dim)))

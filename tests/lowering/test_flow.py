@@ -8,8 +8,9 @@ import shardc
 from shardc.ir.collectives import UnevenExchange, uneven_exchange
 from shardc.ir.plan import Loop, every_block
 from shardc.ir.sharding import Sharding
+from shardc.lowering.as_one import may_be_grouped
 from shardc.lowering.flow import equal_along, equal_within, untyped_along
-from shardc.lowering.together import candidates, may_be_grouped
+from shardc.lowering.together import candidates
 
 SIZES = dict.fromkeys(("I", "J", "J2", "K", "L", "M"), 12)
 LOOPS = [

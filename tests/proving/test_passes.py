@@ -3,21 +3,24 @@
 import ast
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import combinations, islice
 from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import shardc
+from shardc.emit.allowed import BARRIER
+from shardc.emit.text.source import source
 from shardc.ir.collectives import AllReduce, AllToAll, Slice
 from shardc.ir.plan import Apply, Einsum, How
 from shardc.ir.sharding import MAX, MIN, SUM
 from shardc.lowering import tpu
+from shardc.lowering.as_one import may_be_cut
 from shardc.lowering.forms import Gathered, Looped, OneForm, Pieces, Plain, PlainMove, Scattered
 from shardc.lowering.lower import lower
 from shardc.lowering.scatters import Along
-from shardc.lowering.together import candidates, may_be_cut
+from shardc.lowering.together import all_of, apart, candidates
 from shardc.pipeline import codes_of, wrong_after
 from shardc.proving.faults import Fault
 from shardc.proving.passes import InSmall, wrong_of_code, wrong_of_forms, wrong_of_plan, wrong_of_program
@@ -119,6 +122,47 @@ def test_a_gather_over_a_part_of_an_axis_after_another(monkeypatch):
     text, unsized, schedule, chip = planned(*GATHERED_IN_PARTS)
     assert any(isinstance(form, Gathered) and form.rounds[0].split for form in lower(schedule).forms)
     assert wrong(text, unsized, schedule, chip) == []
+
+
+# --- several groups at once: a program is cut before and behind what is left to XLA
+
+BESIDE = [
+    # T is the same on all devices along X, and is so no more if a ring makes it: as an output of its part it has to be
+    "G[J, K] = AllGather_X B[J, K_X]; T[I, K] = A[I, J] · G; H[K, L_X] = AllGather_Y D[K_Y, L_X]; C[I, L_X] = T · H",
+    "G[J, K] = AllGather_X B[J, K_X]; T[I_Y, K] = A[I_Y, J] · G; H[K, L] = AllGather_Y D[K, L_Y]; C[I, L] = T · H",
+    # gathered again behind what is left to XLA, by which the program is cut
+    """B[J, K] = AllGather(B[J_X, K]); T[I_Y, K] = A[I_Y, J] · B[J, K]; H[K, L] = AllGather_X D[K_X, L]
+    C[I_Y, L] = T · H; E[I_Y, J] = C · F[L, J]; B[J, K] = AllGather(B[J_X, K]); R[I_Y, K] = E · B[J, K]""",
+]
+
+
+def in_pairs(schedule):
+    """Each two groups that have no step in common."""
+    for pair in combinations(candidates(schedule), 2):
+        if len(apart(pair, lambda each: each)) == 2:
+            yield all_of(schedule, pair)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", BESIDE)
+def test_two_groups_at_once(text):
+    """Legal, emitted, and what the steps mean; what is gathered again stays so, wherever the program is cut."""
+    text, unsized, schedule, chip = planned(text, ("X=2,Y=2", None), dict.fromkeys("IJKL", 8))
+    again, barriers, cut = len(lower(schedule).again), source(schedule, chip).count(BARRIER), 0
+    for each in in_pairs(schedule):
+        cut += any(group.how is How.PARTITIONER for group in each.together)
+        assert list(wrong_after(text, unsized, each, chip)) == []
+        assert len(lower(each).again) == again and source(each, chip).count(BARRIER) >= barriers
+    assert cut, "some program is cut"
+
+
+def test_a_ring_whose_result_would_cross_a_cut_is_left_out():
+    """T is one array for all devices along X where it crosses; a ring leaves each its own."""
+    _, _, schedule, _ = planned(BESIDE[0], ("X=2,Y=2", None), dict.fromkeys("IJKL", 8))
+    ring, *others = (each for each in candidates(schedule) if each[1].how is How.RING)
+    windows = [each for each in candidates(schedule) if each[1].how is How.PARTITIONER]
+    found = [all_of(schedule, pair) for pair in ((ring, each) for each in windows) if len(apart(pair, tuple)) == 2]
+    assert not others and [[group.how for group in each.together] for each in found] == [[How.PARTITIONER]]
 
 
 def drawn(case):

@@ -25,7 +25,8 @@ from shardc.cost.model import LinkModel
 from shardc.emit import source
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
-from shardc.lowering.together import all_of, apart, may_be_grouped
+from shardc.lowering.as_one import may_be_grouped
+from shardc.lowering.together import all_of, apart
 from shardc.machines.libtpu import other_libtpu, reading
 from shardc.machines.tpu import lower_schedule
 from shardc.planner import Objective, Overlap, PlannedProgram

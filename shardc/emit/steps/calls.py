@@ -26,8 +26,10 @@ from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import Kind
 from shardc.ir.masks import Mask
 from shardc.ir.mesh import Mesh
-from shardc.ir.plan import Apply, Einsum, How, Loop, Schedule, Step, Together, operands_of
+from shardc.ir.plan import Apply, Einsum, Loop, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import SUM, Array, Axes, Sharding
+from shardc.lowering.as_one import AsOne, LeftToXla
+from shardc.lowering.chunks import Chunks
 from shardc.lowering.flow import untyped_along
 from shardc.lowering.forms import (
     Form,
@@ -46,8 +48,10 @@ from shardc.lowering.forms import (
 )
 from shardc.lowering.lower import lower
 from shardc.lowering.masks import as_wide
+from shardc.lowering.meeting import Meeting
 from shardc.lowering.pairs import whole_blocks
 from shardc.lowering.repeats import is_again
+from shardc.lowering.rings import Ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +122,24 @@ class _Writer:
 
     def _grouped(self) -> dict[int, list[Code]]:
         """The lines of what is done as one, for the first of its steps; none for the others."""
-        found: dict[int, list[Code]] = {}
+        found, forms = dict[int, list[Code]](), dict(self.lowering.groups)
         for group in self.schedule.together:
             found |= {place: [] for place in group.places}
-            found[group.first] = self._as_one(group)
+            found[group.first] = self._as_one(group, forms[group.first])
         return found
 
-    def _as_one(self, group: Together) -> list[Code]:
-        match group.how:
-            case How.RING:
-                return ring(self.schedule, group, self.names)
-            case How.RINGS:
-                return meeting(self.schedule, group, self.names)
-            case How.CHUNKS:
-                return in_chunks(self.schedule, group, self.names, self._gather)
-            case How.PARTITIONER:
+    def _as_one(self, group: Together, form: AsOne) -> list[Code]:
+        match form:
+            case Ring():
+                return ring(self.schedule, group, form, self.names)
+            case Meeting():
+                return meeting(self.schedule, group, form, self.names)
+            case Chunks():
+                return in_chunks(self.schedule, group, form, self.names, self._gather)
+            case LeftToXla():
                 raise AssertionError("what is left to XLA is in no part of the steps")
             case _:
-                assert_never(group.how)
+                assert_never(form)
 
     def _gather(self, step: Step) -> Sequence[Expr | Code]:
         """The calls of a gather, whatever it gathers: a name that is empty."""

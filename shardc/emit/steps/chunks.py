@@ -32,16 +32,14 @@ from shardc.emit.exprs import (
 )
 from shardc.emit.steps import local
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
-from shardc.lowering.chunks import Chunks, chunks_of
+from shardc.lowering.chunks import Chunks
 
 _PIECE, _JOINED, _TURN = Name(PIECE), Name(JOINED), Name(TURN)
 Gather = Callable[[Step], Sequence[Expr | Code]]  # the calls of a gather, of the name ""
 
 
-def in_chunks(schedule: Schedule, group: Together, names: Sequence[str], gather: Gather) -> list[Code]:
+def in_chunks(schedule: Schedule, group: Together, found: Chunks, names: Sequence[str], gather: Gather) -> list[Code]:
     """The lines of a group."""
-    found = chunks_of(schedule, group)
-    assert found is not None, "what is asked for in chunks can be done so"
     first, last = schedule.steps[group.first], schedule.steps[group.last]
     result = schedule.values[last.result]
     lines = [_cut(schedule, first, found, names), *_done(schedule, first, found, names, gather)]

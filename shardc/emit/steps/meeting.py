@@ -20,15 +20,13 @@ from shardc.emit.steps import local
 from shardc.emit.steps.rings import permuted
 from shardc.ir.plan import Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array
-from shardc.lowering.meeting import Meeting, meeting_of
+from shardc.lowering.meeting import Meeting
 
 _ACROSS, _DOWN, _PIECE, _PLACE, _STANDS, _TURN = map(Name, (ACROSS, DOWN, PIECE, PLACE, STANDS, TURN))
 
 
-def meeting(schedule: Schedule, group: Together, names: Sequence[str]) -> list[Code]:
+def meeting(schedule: Schedule, group: Together, found: Meeting, names: Sequence[str]) -> list[Code]:
     """The lines of a group."""
-    found = meeting_of(schedule, group)
-    assert found is not None, "what is asked for as two rings can be done so"
     *gathers, product = schedule.steps[group.first : group.last + 1]
     given = {gather.result: Name(names[gather.operands[0]]) for gather in gathers}
     fine, coarse = (given[product.operands[place]] for place in (found.fine, 1 - found.fine))

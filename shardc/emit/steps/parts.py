@@ -23,6 +23,7 @@ from shardc.emit.steps.variables import taken_names, variables
 from shardc.emit.steps.whole import whole_body
 from shardc.ir.plan import Einsum, How, Schedule, ValueNumber, operands_of
 from shardc.ir.sharding import spell_axes
+from shardc.lowering.forms import Lowering
 from shardc.lowering.lower import lower
 from shardc.lowering.together import Segment, segments
 
@@ -65,11 +66,11 @@ def parts(schedule: Schedule) -> Parts:
         body = whole_body(schedule)
         return Parts(body.parameters, (Part(WHOLE, schedule, body, True),), body.results)
     names = variables(schedule.block, taken_names(schedule), together=schedule.together)
-    counts, found = {RUN: 0, PRODUCT: 0}, list[Part]()
+    counts, found, lowering = {RUN: 0, PRODUCT: 0}, list[Part](), lower(schedule)
     for each in segments(schedule):
         kind = PRODUCT if each.left else RUN
         counts[kind] += 1
-        found.append(Part(part_name(kind, counts[kind]), each.schedule, _body(each, names), each.left))
+        found.append(Part(part_name(kind, counts[kind]), each.schedule, _body(each, names, lowering), each.left))
     return Parts(
         tuple(names[value] for value in schedule.inputs),
         tuple(found),
@@ -77,10 +78,11 @@ def parts(schedule: Schedule) -> Parts:
     )
 
 
-def _body(segment: Segment, names: tuple[str, ...]) -> Body:
+def _body(segment: Segment, names: tuple[str, ...], lowering: Lowering) -> Body:
     schedule = segment.schedule
     if not segment.left:
-        return with_names(schedule, names, lower(schedule), segment.first)
+        of_part = lowering.of_part(segment.first, len(schedule.steps))
+        return with_names(schedule, names, of_part, segment.first)
     return Body(
         tuple(names[value] for value in schedule.inputs),
         tuple(_on_whole_arrays(segment, names)),

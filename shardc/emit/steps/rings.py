@@ -39,17 +39,15 @@ from shardc.emit.steps import local
 from shardc.ir.plan import Einsum, Schedule, Step, Together, operands_of
 from shardc.ir.sharding import Array, Axes
 from shardc.lowering.pairs import numbers_in_order
-from shardc.lowering.rings import Ring, ring_of
+from shardc.lowering.rings import Ring
 
 _STANDS, _AROUND, _PLACE, _TURN = map(Name, (STANDS, AROUND, PLACE, TURN))
 _STEP = {RIGHT: 1, LEFT: -1}  # from a device to its neighbour
 
 
-def ring(schedule: Schedule, group: Together, names: Sequence[str]) -> list[Code]:
+def ring(schedule: Schedule, group: Together, found: Ring, names: Sequence[str]) -> list[Code]:
     """The lines of a group."""
     steps = schedule.steps[group.first : group.last + 1]
-    found = ring_of(schedule, group)
-    assert found is not None, "what is asked for as a ring can be one"
     product = next(step for step in steps if isinstance(step.op, Einsum))
     moved = next(step for step in steps if step is not product)
     writer = _Writer(schedule, found, product, moved, names)
