@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from shardc.emit.call import placing
 from shardc.emit.call.program import CompiledProgram
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
-from shardc.lowering.together import candidates
+from shardc.lowering.together import all_of, apart, candidates
 from shardc.proving.prove import prove
 
 pytestmark = pytest.mark.devices
@@ -196,6 +197,25 @@ def test_groups_on_a_finer_mesh_are_on_every_shard_what_numpy_says(text):
         assert not list(faults_of(schedule))
         assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
         holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
+# A ring's result would cross a cut as one array for all; what is gathered again behind a cut waits there.
+CROSSED = """G[J, K] = AllGather_X B[J, K_X]; T[I, K] = A[I, J] · G; H[K, F_X] = AllGather_Y D[K_Y, F_X]
+C[I, F_X] = T · H"""
+AGAIN = """B[J, K] = AllGather(B[J_X, K]); T[I_Y, K] = A[I_Y, J] · B[J, K]; H[K, F] = AllGather_X D[K_X, F]
+C[I_Y, F] = T · H; E[I_Y, J] = C · V[F, J]; B[J, K] = AllGather(B[J_X, K]); R[I_Y, K] = E · B[J, K]"""
+
+
+@pytest.mark.parametrize("text", [CROSSED, AGAIN])
+def test_two_groups_at_once_are_on_every_shard_what_numpy_says(text):
+    plan = planned("X=2,Y=2", text)
+    schedule, given = plan.schedule, inputs(plan)
+    pairs = [pair for pair in combinations(candidates(schedule), 2) if len(apart(pair, lambda each: each)) == 2]
+    for pair in pairs:
+        grouped = all_of(schedule, pair)
+        assert not list(faults_of(grouped))
+        holds_the_reference(CompiledProgram(grouped)(*given), plan, given)
+    assert any(group.how is How.PARTITIONER for _, group in (each for pair in pairs for each in pair))
 
 
 def test_what_does_not_divide_is_in_no_chunks():
