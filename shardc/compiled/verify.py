@@ -20,9 +20,10 @@ not forgiven; either way it is named (`REWRITES`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from shardc.compiled.expected import Expected, Path, expected
 from shardc.compiled.hlo.collectives import Collective, Reader
 from shardc.compiled.hlo.text import Module
 from shardc.compiled.replay.lines import path_of, with_lines
@@ -33,9 +34,10 @@ from shardc.cost.kinds import by_kind
 from shardc.cost.kinds.held import ByKind
 from shardc.cost.model import LinkModel
 from shardc.io.text import preformatted
-from shardc.ir.plan import Block, Cost, Done, Loop, Schedule, Step, Together, ValueNumber, every_step
+from shardc.ir.plan import Cost, Schedule
 from shardc.ir.sharding import Axes, spell_axes
-from shardc.lowering.rounded import kept, rounded, rounded_ends
+from shardc.lowering.forms import Lowering
+from shardc.lowering.lower import lower
 
 TOLERANCE = 0.01
 _NARROWED = "as bf16, to which the products that read it round"
@@ -43,10 +45,14 @@ _NARROWED = "as bf16, to which the products that read it round"
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One collective put in another's place: its name here, and when that is done."""
+    """One collective put in another's place: its name here, and when that is done.
+
+    By the emitter where that says so of the step (`compiled.expected`), else by the compiler.
+    """
 
     name: str
     why: str
+    is_emitted: bool = False
 
 
 # By what the plan asks for, and what is compiled.
@@ -56,7 +62,9 @@ REWRITES = {
         "all of it is summed, then sliced, where shares are less than a few tiles or all chips take part",
     ),
     ("ReduceScatter", "AllToAll"): Rewrite(
-        "exchanged", "emitted so: shares are exchanged and then added up, the same bytes, which the compiler keeps"
+        "exchanged",
+        "emitted so: shares are exchanged and then added up, the same bytes, which the compiler keeps",
+        is_emitted=True,
     ),
     ("AllGather", "AllReduce"): Rewrite(
         "zeros summed", "blocks among zeros are summed in place of a gather, where all chips take part"
@@ -142,103 +150,60 @@ class Verification:
         return not self.unforeseen and all(step.agrees for step in self.steps)
 
 
-def match(schedule: Schedule, compiled: Iterable[Collective]) -> tuple[list[StepMatch], list[Collective]]:
+def match(
+    schedule: Schedule, compiled: Iterable[Collective], lowering: Lowering | None = None
+) -> tuple[list[StepMatch], list[Collective]]:
     """Each collective of the plan with those that were compiled for it; and what is left over."""
     if schedule.by_xla:
         return [], []
-    every, as_one = [*enumerate(every_step(schedule.block))], _as_one(schedule)
-    narrow = set(_narrowed(schedule.block))
-    moves = [(number, done) for number, done in every if done.step.cost.wire_bytes and done.step.is_collective]
-    planned = [(number, done) for number, done in moves if done.path not in as_one]
+    alone, groups = expected(schedule, lower(schedule) if lowering is None else lowering)
     left = [collective for collective in compiled if collective.total_bytes]
-    found: dict[tuple[int, ...], list[Collective]] = {done.path: [] for _, done in planned}
+    found: dict[Path, list[Collective]] = {path: [] for each in alone for path in each.paths}
     for collective in list(left):
         path = path_of(collective.scope)
         if path in found:
             found[path].append(collective)
             left.remove(collective)
-    for _, done in planned:
+    for each in alone:
         # The compiler forgets the names of what it rewrites; it keeps the groups, and more or less the order.
-        if not found[done.path]:
-            found[done.path] = _nameless(done.step, left)
-            left = [collective for collective in left if collective not in found[done.path]]
-    matches = [_matched(schedule, number, done, tuple(found[done.path]), narrow) for number, done in planned]
-    grouped = [_together(schedule, group, moves, left, narrow) for group in schedule.together]
-    left = [collective for collective in left if not any(collective in match.compiled for match in grouped)]
-    return _uncombined([*matches, *grouped]), left
+        (path,) = each.paths
+        if not found[path]:
+            found[path] = _nameless(each, left)
+            left = [collective for collective in left if collective not in found[path]]
+    matches = [_matched(each, tuple(found[each.paths[0]])) for each in alone]
+    for each in groups:
+        matches.append(_matched(each, tuple(one for one in left if path_of(one.scope) in each.paths)))
+        left = [collective for collective in left if collective not in matches[-1].compiled]
+    return _uncombined(matches), left
 
 
-def _narrowed(
-    block: Block, ends: Collection[ValueNumber] = (), around: tuple[int, ...] = ()
-) -> Iterator[tuple[int, ...]]:
-    """The paths of the steps that leave f32 as bf16."""
-    narrow, found = kept(block, ends), rounded(block, ends)
-    for place, step in enumerate(block.steps):
-        path = (*around, place)
-        if isinstance(step.op, Loop):
-            yield from _narrowed(step.op.body, rounded_ends(step, step.op, found), path)
-        elif not narrow.isdisjoint(step.results):
-            yield path
+def _nameless(each: Expected, left: list[Collective]) -> list[Collective]:
+    same = [c for c in left if c.axes is not None and set(c.axes) == set(each.axes) and not path_of(c.scope)]
+    rewritten = {name for planned, name in REWRITES if planned == each.name}
+    return [c for c in same if c.kind in (each.name, *each.kinds)][:1] or [c for c in same if c.kind in rewritten][:1]
 
 
-def _wire_bytes(done: Done, narrow: Collection[tuple[int, ...]]) -> int:
-    """Of a move in all trips of loops around, as it is to be compiled."""
-    return done.times * done.step.cost.wire_bytes // (2 if done.path in narrow else 1)
-
-
-def _as_one(schedule: Schedule) -> set[tuple[int, ...]]:
-    """The paths of the steps that are done as one with others."""
-    return {(place,) for group in schedule.together for place in group.places}
-
-
-def _together(
-    schedule: Schedule,
-    group: Together,
-    moves: Sequence[tuple[int, Done]],
-    compiled: Sequence[Collective],
-    narrow: Collection[tuple[int, ...]],
-) -> StepMatch:
-    """What a group moves, and what was compiled under the name of one of its steps."""
-    paths = [(place,) for place in group.places]
-    of = [(number, done) for number, done in moves if done.path in paths]
-    became = tuple(collective for collective in compiled if path_of(collective.scope) in paths)
-    axes = schedule.mesh.ordered({axis for _, done in of for axis in done.step.op.axes})
-    wire = sum(_wire_bytes(done, narrow) for _, done in of)
-    name = "+".join(done.step.name for _, done in of)
-    return StepMatch(of[0][0], name, axes, wire, became, f"as one: {group.how.value}")
-
-
-def _nameless(step: Step, left: list[Collective]) -> list[Collective]:
-    same = [c for c in left if c.axes is not None and set(c.axes) == set(step.op.axes) and not path_of(c.scope)]
-    rewritten = {name for planned, name in REWRITES if planned == step.name}
-    return [c for c in same if c.kind == step.name][:1] or [c for c in same if c.kind in rewritten][:1]
-
-
-def _matched(
-    schedule: Schedule,
-    number: int,
-    done: Done,
-    compiled: tuple[Collective, ...],
-    narrow: Collection[tuple[int, ...]],
-) -> StepMatch:
-    step = done.step
-    axes = step.op.axes if len(step.op.on) == 1 else schedule.mesh.ordered(step.op.axes)
-    wire = _wire_bytes(done, narrow)
-    moved = done.times > 1 and done.times * sum(collective.total_bytes for collective in compiled) == wire
-    remark = "once, not in each trip" if moved else _remark(step.name, compiled)
-    if not remark and done.path in narrow:
+def _matched(each: Expected, compiled: tuple[Collective, ...]) -> StepMatch:
+    moved = each.times > 1 and each.times * sum(collective.total_bytes for collective in compiled) == each.wire_bytes
+    remark = "once, not in each trip" if moved else _remark(each, compiled)
+    if not remark and each.as_bf16:
         remark = _NARROWED
-    return StepMatch(number, step.name, axes, wire, compiled, remark)
+    return StepMatch(each.step, each.name, each.axes, each.wire_bytes, compiled, remark)
 
 
-def _remark(kind: str, compiled: tuple[Collective, ...]) -> str:
-    kinds = "+".join(dict.fromkeys(collective.kind for collective in compiled))
+def _remark(each: Expected, compiled: tuple[Collective, ...]) -> str:
+    """What became of it otherwise than the plan's name says. What is as emitted is no rewrite of the compiler's."""
+    kinds = tuple(dict.fromkeys(collective.kind for collective in compiled))
+    is_emitted = set(kinds) == set(each.kinds)
     if not compiled:
         return "not there"
-    if kinds != kind:
-        rewrite = REWRITES.get((kind, kinds))
-        return f"compiled as {kinds}" if rewrite is None else rewrite.name
-    remarks = ["in parts"] if len(compiled) > 1 and kind != "CollectivePermute" else []
+    if each.as_one:
+        return f"as one: {each.as_one}" + ("" if is_emitted or not each.kinds else f", compiled as {'+'.join(kinds)}")
+    if kinds != (each.name,) or not is_emitted:
+        rewrite = REWRITES.get((each.name, "+".join(kinds)))
+        is_known = rewrite is not None and rewrite.is_emitted == is_emitted
+        return rewrite.name if rewrite is not None and is_known else f"compiled as {'+'.join(kinds)}"
+    remarks = ["in parts"] if len(compiled) > 1 and each.name != "CollectivePermute" else []
     remarks += ["padded"] if any(collective.padded for collective in compiled) else []
     return ", ".join(remarks)
 
@@ -264,7 +229,8 @@ def verification_of(
     """The plan of a schedule beside its compiled module, which allocates so much on each device."""
     every = Reader(module, schedule.mesh).all()
     padding = tuple(collective for collective in every if collective.part_of)
-    matches, left = match(schedule, (collective for collective in every if not collective.part_of))
-    predicted = allocation(schedule)
+    lowering = lower(schedule)
+    matches, left = match(schedule, (collective for collective in every if not collective.part_of), lowering)
+    predicted = allocation(schedule, lowering)
     replayed, kinds = with_lines(replay(module, model), schedule), by_kind(schedule)
     return Verification(topology, tuple(matches), tuple(left), padding, predicted, memory, cost, replayed, kinds)

@@ -1,6 +1,6 @@
 """What will be emitted for each step: its form, decided once, which everything else reads.
 
-    lowering  = target, a form for each step
+    lowering  = target, a form for each step, and for each group of steps that are done as one (`lowering.as_one`)
     form      = Plain       as JAX has it; what a sum leaves behind a barrier
               | Gathered    in one round or in two; a digit as rows; over several dims, then laid along them
               | Scattered   along a dim or several, one after another or together; stacked, folded, exchanged

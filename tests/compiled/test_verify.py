@@ -7,6 +7,8 @@ import pytest
 import shardc
 from shardc.compiled.hlo.collectives import Collective, wire_bytes
 from shardc.compiled.verify import match
+from shardc.ir.plan import How
+from shardc.lowering.together import candidates
 
 MESH = {"X": 2, "Y": 2, "Z": 2}
 PLAN = shardc.plan(
@@ -99,3 +101,58 @@ def test_half_the_bytes_are_those_of_what_products_round(dtype, after, is_narrow
         found = Collective("AllGather", "g", size, size, 2, (), ("X",), scope=scope)
         (only,), left = match(plan.schedule, [found])
         assert not left and only.agrees == ((size < step.cost.wire_bytes) == is_narrow)
+
+
+# --- what is expected is what the lowering says
+
+
+def scatter(slice_):
+    mesh, topology = slice_
+    plan = shardc.plan(
+        "A[I, J_X] · B[J_X, K] → C[I_X, K]",
+        mesh=mesh,
+        topology=topology,
+        dims={"I": 12, "J": 2048, "K": 5},
+        dtype="f32",
+        idle="keep",
+        overlap="off",
+    )
+    ((number, step),) = [(n, step) for n, step in enumerate(plan.schedule.steps) if step.name == "ReduceScatter"]
+    return plan.schedule, number, step
+
+
+@pytest.mark.parametrize(
+    ("slice_", "kind", "remark"),
+    [
+        (("X=4", "v5e:2x2"), "AllToAll", "exchanged"),  # of small shares: emitted so
+        (("X=4", "v5e:2x2"), "ReduceScatter", "compiled as ReduceScatter"),
+        (("X=4", None), "ReduceScatter", ""),
+        (("X=4", None), "AllToAll", "compiled as AllToAll"),  # the same kind, and nobody has emitted it
+        (("X=4", None), "AllReduce", "summed whole"),  # the compiler's own
+    ],
+)
+def test_a_rewrite_is_the_emitters_where_the_lowering_says_so(slice_, kind, remark):
+    schedule, number, step = scatter(slice_)
+    scope, size = f"jit(program)/shard_map/step{number}/op", step.cost.wire_bytes
+    (only,), _ = match(schedule, [Collective(kind, "c", size, size, 4, (), ("X",), scope=scope)])
+    assert only.remark == remark
+
+
+BOTH_GATHERED = shardc.plan(
+    "A[I_X, J_Y] · B[J_X, K_Y] → C[I_X, K_Y]", mesh={"X": 2, "Y": 2}, dims=dict.fromkeys("IJK", 64), idle="keep"
+)
+GROUPS = list(candidates(BOTH_GATHERED.schedule))
+
+
+@pytest.mark.parametrize("how", How)
+def test_what_is_done_as_one_has_the_collectives_of_its_form(how):
+    ordered, group = next(each for each in GROUPS if each[1].how is how)
+    schedule = replace(ordered, together=(group,))
+    size = sum(schedule.steps[place].cost.wire_bytes for place in group.places)
+    for kind in ("CollectivePermute", "AllGather"):
+        scope = f"jit(program)/shard_map/step{group.first}/op"
+        matches, left = match(schedule, [Collective(kind, "c", size, size, 4, (), ("X",), scope=scope)])
+        (only,) = (each for each in matches if each.compiled)
+        named = only.remark == f"as one: {how.value}"
+        assert only.agrees and not left
+        assert named == (how is How.PARTITIONER or (kind == "AllGather") == (how is How.CHUNKS))
