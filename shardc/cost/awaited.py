@@ -42,20 +42,21 @@ class Awaited:
     @classmethod
     def of(cls, block: Block, model: CostModel, by_ones: Collection[int]) -> Awaited | None:
         """Of the first product of a program that reads what is brought, or a share of it; of one without such products
-        the first that adds up an argument, or looks for its largest."""
+        the first that adds up an argument, or looks for its largest. A product that is a loop waits for nothing."""
         room = brings_at_most(model.target)
         sizes = {number: array.local_bytes(model.mesh) for number, array in enumerate(block.values)}
         brought = brought_early(block, sizes, room)
         if brought is None:
             return cls._by_reduction(block, sizes, room, by_ones)
         shares = shares_of(block.steps)
-        return next(
-            cls(place, block.values[brought], value)
+        place, step, value = next(
+            (place, step, value)
             for place, step in enumerate(block.steps)
             if multiplies(step, block.values)
             for value in step.operands
             if shares.get(value, value) == brought
         )
+        return None if step.cost.in_loop else cls(place, block.values[brought], value)
 
     @classmethod
     def _by_reduction(

@@ -100,7 +100,7 @@ class Near:
         if not (self.values or self.nowhere or self.brought) or isinstance(step.op, Loop) or not cost.time_s:
             return cost
         if multiplies(step, values):
-            return self._multiplied(step, cost, values, model)
+            return cost if cost.in_loop else self._multiplied(step, cost, values, model)
         if isinstance(step.op, Apply) and cost.by_memory and self.values >= {*step.operands}:
             start = model.alone.function_start_s
             return _times(cost, (start + (cost.time_s - start) * waits_near(model.target)) / cost.time_s)

@@ -28,11 +28,13 @@ from shardc.cost.rounded import Rounded
 from shardc.cost.rows import Rows
 from shardc.cost.sums import loop_cost
 from shardc.ir.digits import Reshape
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Loop, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array
 from shardc.lowering.ones import by_ones
 from shardc.lowering.rounded import kept, rounded, rounded_ends
 from shardc.lowering.timed import by_ones_takes
+from shardc.lowering.tpu import cuts_what_it_reads
 
 
 def settled_block(block: Block, dims: Collection[str], model: CostModel) -> Block:
@@ -140,12 +142,18 @@ def _told_apart(
 
 
 def _left(steps: Sequence[Step]) -> set[ValueNumber]:
-    """What collectives read, as it lies or in digits."""
-    found = set[ValueNumber]()
+    """What collectives read, as it lies or in digits; of shares what has to lie to be read, as one that is cut again
+    has not."""
+    sent, lying = set[ValueNumber](), set[ValueNumber]()
     for step in reversed(steps):
-        if _is_sent(step) or (isinstance(step.op, Reshape) and not found.isdisjoint(step.results)):
-            found.update(step.operands)
-    return found
+        in_digits = isinstance(step.op, Reshape)
+        if _is_sent(step) or (in_digits and not sent.isdisjoint(step.results)):
+            sent.update(step.operands)
+        reads_whole = step.op.facts.kind is not Kind.LOCAL and not cuts_what_it_reads(step.op)
+        if reads_whole or (in_digits and not lying.isdisjoint(step.results)):
+            lying.update(step.operands)
+    shares = {value for step in steps if step.op.facts.kind is Kind.SLICE for value in step.results}
+    return (sent - shares) | (lying & shares)
 
 
 def _sent(steps: Sequence[Step]) -> set[ValueNumber]:

@@ -94,15 +94,16 @@ Op: TypeAlias = Single | Loop
 @dataclass(frozen=True, slots=True)
 class StepCost:
     """`wire_bytes` received by the busiest device, `flops` per device, seconds, and how the time is spelled.
-    `by_memory` if a product waits for memory; `as_written`: the cost by the text alone, if another (`cost.settled`);
-    `if_sent`: of a function that the text has with a product's tiles, where a collective leaves one of the operands
-    `in_tiles`, by their places; `if_cut`: of a share; `to_lie`: what it takes besides, to lie there to be sent."""
+    `by_memory` if a product waits for memory, `in_loop` if it is a loop over elements; `as_written`: the cost by the
+    text alone, if another (`cost.settled`); `if_sent`: of a function that the text has with a product's tiles, where
+    a collective leaves an operand `in_tiles`; `if_cut`: of a share; `to_lie`: besides, where a collective reads it."""
 
     wire_bytes: int = 0
     flops: int = 0
     time_s: float = 0.0
     spelled: Callable[[], str] | None = field(default=None, repr=False, compare=False)  # when a table asks
     by_memory: bool = False
+    in_loop: bool = field(default=False, repr=False, compare=False)
     as_written: StepCost | None = field(default=None, repr=False, compare=False)
     if_sent: StepCost | None = field(default=None, repr=False, compare=False)
     if_cut: StepCost | None = field(default=None, repr=False, compare=False)
@@ -122,7 +123,6 @@ StatementNumber = NewType("StatementNumber", int)  # of a statement in its progr
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Why a step is done, in words; the case of the book that asks for it; the rounds that it takes, if it says so.
-
     `is_named`: the text names it, so that it is done there, and as often as it is written.
     """
 

@@ -209,8 +209,9 @@ class Work:
         by_operations = partial(alone.product_formula, self.dims, axes, self.contracts, self.dtype)
         by_bytes = partial(alone.memory_formula, *self.in_memory(read, written, mesh), amount)
         formula = partial(alone.formula, amount, by_operations, by_bytes)
-        found = StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount))
-        is_product = self.contracts and not any(amount.passes)
+        in_loop = self.contracts and any(amount.passes)
+        found = StepCost(0, flops, alone.product_s(amount), formula, alone.waits_for_memory(amount), in_loop=in_loop)
+        is_product = self.contracts and not in_loop
         return alone.product_started(found) if is_product else alone.function_started(found, amount.starts)
 
     def _streams_of(self, read: Sequence[int], written: int) -> Streams | None:

@@ -19,7 +19,7 @@ from shardc.planner.planned import Gap, PlannedStatement, ranking, shares, shown
 from shardc.planner.problem import Problem
 from shardc.planner.program.partial import PartialPlan, binding, taken_names
 from shardc.planner.statement.alternatives import strategies
-from shardc.planner.statement.build import Builder, Candidate
+from shardc.planner.statement.build import Builder, Candidate, costs_of
 from shardc.planner.statement.gaps import bound_of
 from shardc.planner.statement.strategies import candidates, cheapest_input, searched
 
@@ -118,12 +118,7 @@ class _Built:
     def price(self, trial: _Trial) -> int:
         """Of the steps that the statement adds."""
         price, first = self.problem.objective.price, len(self.plan.steps)
-        costs = [step.cost for step in trial.builder.steps[first:]]
-        if any(cost.if_sent is not None or cost.to_lie is not None for cost in costs):
-            from shardc.cost.settled import told_apart  # where a slice is named
-
-            costs = told_apart(trial.builder.steps, first)
-        return sum(price(picoseconds(cost.time_s), cost.wire_bytes) for cost in costs)
+        return sum(price(picoseconds(c.time_s), c.wire_bytes) for c in costs_of(trial.builder.steps, first))
 
     def gap(self, trial: _Trial) -> Gap:
         """How far the plan may be from the cheapest, where the search ended with the budget."""

@@ -9,6 +9,7 @@ statement writes, as one would on paper; the search for the plan itself runs ove
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from shardc.cost.rate import PICO, picoseconds
@@ -19,7 +20,7 @@ from shardc.ir.program import Statement
 from shardc.ir.sharding import Array
 from shardc.planner.budget import STEP, STRATEGY, Spent
 from shardc.planner.problem import Problem
-from shardc.planner.statement.build import Builder, Candidate
+from shardc.planner.statement.build import Builder, Candidate, costs_of
 
 
 def strategies(
@@ -80,7 +81,8 @@ def _within_budget(found: Iterator[Candidate]) -> Iterator[Candidate]:
 
 
 def _strategy(builder: Builder) -> Strategy:
-    steps = builder.steps
+    costs = costs_of(builder.steps)
+    steps = [replace(step, cost=cost) for step, cost in zip(builder.steps, costs, strict=True)]
     wire = sum(step.cost.wire_bytes for step in steps)
     time = sum(picoseconds(step.cost.time_s) for step in steps) / PICO  # as the search adds it, whatever the order
     return Strategy(tuple(builder.values), tuple(steps), wire, time)

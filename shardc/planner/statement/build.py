@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
@@ -51,6 +52,16 @@ class Candidate:
     def cases(self) -> dict[str, int]:
         """The case of each mesh axis in the statement's products."""
         return self.root.cases(self.goal)
+
+
+def costs_of(steps: Sequence[Step], first: int = 0) -> list[StepCost]:
+    """What steps cost from the first of these on, with what collectives among all of them tell apart."""
+    costs = [step.cost for step in steps[first:]]
+    if all(cost.if_sent is None and cost.to_lie is None for cost in costs):
+        return costs
+    from shardc.cost.settled import told_apart  # where a slice is named
+
+    return told_apart(steps, first)
 
 
 @dataclass(slots=True)
@@ -136,13 +147,18 @@ class Builder:
             self.steps[place] = replace(step, cost=replace(cost, time_s=cost.time_s + more, spelled=spelled))
 
     def _copy(self, place: int, laid: Laid) -> None:
-        """What a step leaves, or reads, is laid anew."""
+        """What a step leaves, or reads, is laid anew; a share if it has to lie (`cost.settled`)."""
         step = self.steps[place]
         array, known = self.values[step.result], set(self.problem.program.dims)
         whole = next((v.dims for v in self.values if v.name == array.name and known.issuperset(v.dims)), array.dims)
         told, model = replace(array, dims=whole), self.problem.model  # its formula names no digits
         beside = sum(self.values[value].local_bytes(model.mesh) for value in step.operands if value in self._made)
         copy = laid_cost(laid, told, model, beside)
+        if laid is Laid.SHARE:
+            text = step.cost.as_written
+            lying = replace(step.cost, to_lie=copy, as_written=None if text is None else replace(text, to_lie=copy))
+            self.steps[place] = replace(step, cost=lying)
+            return
         cost, written, sent = formulas.one_after_another(step.cost, copy), step.cost.as_written, step.cost.if_sent
         if written is not None:
             cost = replace(cost, as_written=formulas.one_after_another(written, copy))

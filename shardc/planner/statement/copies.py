@@ -26,7 +26,7 @@ from shardc.lowering.copies import of_input
 from shardc.lowering.forms import Laid
 from shardc.lowering.target import Target
 from shardc.lowering.timed import cuts_share_out
-from shardc.lowering.tpu import cuts_what_it_reads, reads_digits
+from shardc.lowering.tpu import reads_digits
 
 Steps = Sequence[Step]
 
@@ -39,16 +39,16 @@ def copied(
     values: Sequence[Array],
     model: CostModel,
 ) -> Iterator[tuple[int, Laid]]:
-    """The places of steps, from the first on, whose result is copied, or whose operand is; `made` are the values that
-    are no inputs of the program. `output` is the one that becomes an output, if these steps end so: one of an earlier
-    step is copied after it."""
+    """The places of steps, from the first on, whose result is copied, or whose operand is; of a share that is so where
+    it has to lie, which steps of other statements may tell. `made` are the values that are no inputs of the program.
+    `output` is the one that becomes an output, if these steps end so: one of an earlier step is copied after it."""
     target, leaves, new = model.target, None if output is None else _maker(steps, output), steps[first:]
     for place, step in enumerate(new, first):
         if made.isdisjoint(step.operands) and of_input(step.op, values[step.result], place == leaves, target):
             yield place, Laid.LANES
         if is_ragged_share(step, values, target.mesh):
             yield place, Laid.PIECES
-        elif place != leaves and _is_cut_out(new, step):
+        elif place != leaves and step.op.facts.kind is Kind.SLICE:
             yield place, Laid.SHARE
         elif place != leaves and _is_laid_anew(new, step, values, target):
             yield place, Laid.WHOLE
@@ -99,14 +99,6 @@ def _maker(steps: Steps, value: ValueNumber) -> int | None:
     while place is not None and isinstance(steps[place].op, Reshape):
         place = made.get(steps[place].operands[0])
     return place
-
-
-def _is_cut_out(steps: Steps, step: Step) -> bool:
-    """Whether some step reads a Slice for which the share must lie in memory."""
-    if step.op.facts.kind is not Kind.SLICE:
-        return False
-    readers = _readers(steps, step.result)
-    return any(op.facts.kind is not Kind.LOCAL and not cuts_what_it_reads(op) for op in readers)
 
 
 def _readers(steps: Steps, value: int) -> Iterator[Op]:
