@@ -95,10 +95,8 @@ def _beside(schedule: Schedule, group: Together, model: CostModel) -> Beside:
             return both_around(schedule, steps, meeting, model) or by_xla
         case Ring() as ring:
             return _by_ways(schedule, steps, ring, model) or _around_one(schedule, steps, ring, hidden, model)
-        case LeftToXla():
+        case LeftToXla() | None:
             return by_xla
-        case None:
-            raise AssertionError("a group is priced that can be done as one")
 
 
 def _around_one(schedule: Schedule, steps: Sequence[Step], ring: Ring, hidden: float, model: CostModel) -> Beside:

@@ -40,7 +40,7 @@ def timed(*steps):
 )
 def test_a_group_takes_the_longer_of_what_is_done_at_once(steps, seconds):
     schedule = timed(*steps)
-    group = Together(0, len(steps) - 1, How.RING)
+    group = Together(0, len(steps) - 1, How.RING if len(steps) == 2 else How.PARTITIONER)  # no ring has two gathers
     assert group_s(schedule, group, MODEL) == pytest.approx(seconds)
     assert blocking_s(schedule.steps) == pytest.approx(sum(each for _, each in steps))
 

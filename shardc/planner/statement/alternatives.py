@@ -15,7 +15,7 @@ from itertools import islice
 from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.expressions import Call
 from shardc.ir.operations import Kind
-from shardc.ir.plan import StatementNumber, Strategy
+from shardc.ir.plan import StatementNumber, Step, StepCost, Strategy
 from shardc.ir.program import Statement
 from shardc.ir.sharding import Array
 from shardc.planner.budget import STEP, STRATEGY, Spent
@@ -81,11 +81,17 @@ def _within_budget(found: Iterator[Candidate]) -> Iterator[Candidate]:
 
 
 def _strategy(builder: Builder) -> Strategy:
-    costs = costs_of(builder.steps)
-    steps = [replace(step, cost=cost) for step, cost in zip(builder.steps, costs, strict=True)]
+    steps = [_told(step, cost) for step, cost in zip(builder.steps, costs_of(builder.steps), strict=True)]
     wire = sum(step.cost.wire_bytes for step in steps)
     time = sum(picoseconds(step.cost.time_s) for step in steps) / PICO  # as the search adds it, whatever the order
     return Strategy(tuple(builder.values), tuple(steps), wire, time)
+
+
+def _told(step: Step, cost: StepCost) -> Step:
+    """A step at a cost that others of its strategy tell, which remembers its own."""
+    if cost is step.cost:
+        return step
+    return replace(step, cost=replace(cost, as_written=step.cost.as_written or step.cost))
 
 
 def _signature(strategy: Strategy) -> object:
