@@ -54,7 +54,9 @@ SLIPS = [
     ("x[B_X, H, E] -> y[B_X, D]", "--mesh X=4", "SHC210", "no statement splits or joins dims"),
     # Options.
     ("A[I_X] -> A[I]", "--mesh X=4 --dims I=1e6", "SHC209", "write I=1000000"),
-    ("A[I_X] -> A[I]", "--mesh X=4 --dims I=4k", "SHC001", "4096"),
+    ("A[I_X] -> A[I]", "--mesh X=4 --dims I=4K", "SHC001", "write I=4096"),
+    ("A[I_X] -> A[I]", "--mesh X=4k --dims I=4k", "SHC001", "write X=4096"),
+    ("dims I=4k; A[I_X] -> A[I]", "--mesh X=4", "SHC108", "write I=4096"),
     ("A[I_X] -> A[I]", "--mesh X=4 --chip a100", "SHC223", "FILE.toml"),
     ("A[I_X] -> A[I]", "--mesh X=16 --topology v5litepod-16", "SHC224", "v5e:4x4"),
     ("A[I_X] -> A[I]", "--mesh X=64 --topology v5p-128", "SHC224", "v5p:4x4x4"),
@@ -63,6 +65,7 @@ SLIPS = [
 ]
 
 
+@pytest.mark.instant
 @pytest.mark.parametrize(("text", "options", "code", "told"), SLIPS, ids=[slip[0] + slip[1] for slip in SLIPS])
 def test_a_slip_is_named_once_with_what_to_write(
     text: str, options: str, code: str, told: str, capsys: pytest.CaptureFixture[str]
