@@ -271,7 +271,9 @@ class Einsum:
 
         >>> import jax, jax.numpy as jnp
         >>> with jax.set_mesh(jax.make_mesh((4, 2), ("X", "Y"))):
-        ...     found = einsum.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", jnp.ones((8, 16)), jnp.ones((16, 8)))
+        ...     A = jax.device_put(jnp.ones((8, 16)), jax.P(None, "X"))
+        ...     B = jax.ShapeDtypeStruct((16, 8), jnp.float32)
+        ...     found = einsum.plan("A[I, J_X] · B[J_X, K] → C[I, K_X]", A, B)
         >>> [step.op for step in found.steps], found.dims
         (['Einsum', 'ReduceScatter'], {'I': 8, 'J': 16, 'K': 8})
         """

@@ -44,6 +44,7 @@ def devices():
     assert len(jax.devices()) == 8
 
 
+@pytest.mark.page
 @pytest.mark.parametrize("test", list(examples()))
 def test_an_example_of_a_docstring(test):
     said = io.StringIO()
