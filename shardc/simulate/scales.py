@@ -1,8 +1,9 @@
 """How large inputs are to be, so that a result is about 1, whatever it sums over.
 
 The logarithm of the size of every value is a sum of those of inputs and a constant: that of `A[I, J] · B[J, K]` is
-a + b + ½·log2 J, where values are of either sign. What one would like is 0 for each product, and more so for what a
-function bends (`softmax`, `gelu`, `exp`); least squares finds the inputs' sizes that come nearest.
+a + b + ½·log2 J, where values are of either sign. What one would like is 0 for each product, more so for what a
+function bends (`softmax`, `gelu`, `exp`), and most for what it cuts (`int8`), or compares with a number, which is to be
+reached; least squares finds the inputs' sizes that come nearest.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _DEGREE = {"square": 2.0, "sqrt": 0.5, "rsqrt": -0.5}  # of others 1
 _BOUNDED = frozenset({"exp", "exp2", "log", "log1p", "tanh", "sigmoid", "softmax", "logsumexp", "sin", "cos", "sign"})
 _STRAIGHT = frozenset({"relu", "abs", "neg", "max", "min", "sign", "cast", "widen", *_DEGREE})  # alike at every size
 _SCALED = frozenset({"mul", "div"})
-_BENT, _SUMMED, _INPUT = 3.0, 1.0, 0.05  # how much it matters that these are about 1
+_LEAVE_ONE = frozenset({"minimum", "maximum"})  # of two, compared
+_REACHED = 64.0  # a number that is larger, or as small, is compared with so that none reaches it
+_TURNED, _BENT, _SUMMED, _INPUT = 6.0, 3.0, 1.0, 0.05  # how much it matters that these are about 1
 
 
 @dataclass(slots=True)
@@ -69,25 +72,47 @@ class _Wishes:
 
     def _call(self, name: str, expr: Call, below: list[Sizes]) -> Sizes:
         row = FUNCTIONS[name]
-        if not below or row.gives is Gives.BOOL:
-            return np.zeros(len(self.program.inputs) + 1)
+        nothing = np.zeros(len(self.program.inputs) + 1)
+        if not below:
+            return self._constant(expr)
+        if row.gives is Gives.BOOL or name in _LEAVE_ONE:
+            self._reaching(expr, below[0])
+        if row.gives is Gives.BOOL:
+            self._wished(below[0] - below[-1], _SUMMED)  # so that either may be the larger
+            return nothing
         stand = places(row, expr.numbers)
         below = [each for place, each in zip(stand, below, strict=True) if place not in row.conditions]
         if name in _SCALED:
             return self._scaled(expr, below, stand)
         if not below or row.arity > 1 == len(below):  # beside a number
-            return below[0] if below else np.zeros(len(self.program.inputs) + 1)
+            return below[0] if below else nothing
         if len(below) > 1:
             self._wished(below[0] - below[1], _SUMMED)  # so that neither is lost beside the other
             return np.asarray(np.mean(below, axis=0))
-        if name not in _STRAIGHT:
-            self._wished(below[0], _BENT)
+        if name not in _STRAIGHT or _is_cut(expr):
+            self._wished(below[0], _TURNED if _is_cut(expr) else _BENT)
         if name not in _BOUNDED:
             return below[0] * _DEGREE.get(name, 1.0)
         found = np.zeros_like(below[0])
         if name == "softmax":
             found[-1] = -math.log2(math.prod(self.program.shape(expr.over)))
         return found
+
+    def _constant(self, expr: Call) -> Sizes:
+        """What is made of no array: an index is half as large as its dim."""
+        found = np.zeros(len(self.program.inputs) + 1)
+        if expr.function == "index":
+            found[-1] = math.log2(max(2, math.prod(self.program.shape(expr.dims))) / 2)
+        return found
+
+    def _reaching(self, expr: Call, sizes: Sizes) -> None:
+        """What is compared with a number is to be as large as that, and about 1 where that is less."""
+        for scalar in expr.numbers:
+            value = abs(number(scalar, dict(self.program.sizes))) if scalar is not None else 0
+            if 1 / _REACHED <= value <= _REACHED:
+                over = sizes.copy()
+                over[-1] -= max(0.0, math.log2(value))
+                self._wished(over, _TURNED)
 
     def _scaled(self, expr: Call, below: list[Sizes], stand: tuple[int, ...]) -> Sizes:
         """What is multiplied by a number, or divided."""
@@ -188,6 +213,11 @@ def dims_of_extremes(program: Program) -> frozenset[str]:
     calls = [each for statement in every_statement(program) for each in parts_of(statement.expr)]
     extremes = [each for each in calls if isinstance(each, Call) and FUNCTIONS[each.function].name in ("max", "min")]
     return frozenset(dim for each in extremes for dim in each.over)
+
+
+def _is_cut(expr: Call) -> bool:
+    """Whether floats are made whole numbers: of those below 1 nothing is left."""
+    return expr.dtype.kind is Kind.INT and any(each.dtype.kind is Kind.FLOAT for each in expr.operands)
 
 
 def _is_square(expr: Product) -> bool:

@@ -24,7 +24,7 @@ DIMS = {"I": 8, "J": 16, "K": 4}
         A3[I_Y, J] = sin(A) + cos(A) ⊙ exp2(-A) + sign(A) + floor(3 · A)
         A4[I_XY, J] = f32(A ⊙ A) + log1p(square(A))""",
         """M[I_X, J_Y] = A[I_X, J_Y] > V[J_Y]
-        N[I_X, J_Y] = or(and(M, A < 1), not(A != A))
+        N[I_X, J_Y] = and(or(M, A < -0.5), not(A != A))
         P0[J_YX] = index_J
         Q[I_X, J] = int8(3 · A) + 1
         R[I, J_Y] = f32(P0) / |J| - A""",

@@ -61,6 +61,41 @@ def test_what_is_the_same_of_any_inputs_is_not_checkable_and_nothing_is_warned_o
         json.dumps(each.to_json(), allow_nan=False)
 
 
+BESIDE = [  # each would have A larger, or smaller
+    "index_J / |J| - A[I, J_X]",
+    "index_J - A[I, J_X]",
+    "64 · A[I, J_X] - V[J]",
+    "A[I, J_X] - V[J] / 1000",
+    "mean_J(A[I, J_X])",
+    "sum_J(square(A[I, J_X]))",
+    "A[I, J_X] · W[J_X, K]",
+]
+TURNED = [  # at a size of A, as each other value is no result of it at another
+    "int8(3 · A) + 1",
+    "int32(A)",
+    "floor(A)",
+    "A < 1",
+    "A > 0.5",
+    "or(A > 1, A < -1)",
+    "where(A > 1, A, 0)",
+    "maximum(A, 0.5)",
+    "minimum(A, -0.5)",
+]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("turned", TURNED)
+def test_what_is_turned_at_a_size_is_told_whatever_is_beside_it(turned, beside):
+    """Inputs are as large as that: else all were on one side, and the steps had nothing to do wrong."""
+    program = shardc.parse(
+        f"R = {beside}; C[I, J_X] = {turned}", mesh=MESH, dims={"I": 8, "J": 16, "K": 4}, dtype="f32"
+    )
+    schedule = shardc.plan(program).schedule
+    expected = simulate.reference(schedule.program, simulate.sample_inputs(schedule.program))
+    assert simulate.untold(schedule, expected, [None, None], [False, True]) == [None, None]
+
+
 @settings(max_examples=40, deadline=None)
 @given(programs(), st.sampled_from(["f32", "bf16"]), st.integers(0, 9), st.sampled_from(["{}", *DEAD]))
 def test_results_of_other_inputs_are_never_called_equal(case, dtype, seed, dead):
