@@ -27,16 +27,18 @@ def with_remedy(error: ShardcError, text: str, axes: Iterable[str], is_read: Cal
     declared = [part.partition("=")[0].strip() for found in _DECLARED.findall(text) for part in found.split(",")]
     bare = taken_off(text)[0]
     mended = _mended(bare, {*axes, *declared})
-    if mended == bare:
-        return error
     number = sum(text.count(end, 0, error.span.start) for end in "\n;")
-    line = " ".join(re.split(r"[\n;]", mended)[number].split())
-    if line and (is_read(line) or is_read(mended)):
+    before, line = (_statement(each, number) for each in (bare, mended))
+    if line.replace(" ", "") != before.replace(" ", "") and (is_read(line) or is_read(mended)):
         if error.code == "SHC221":  # its help is the dims alone
             error.note = f"read as `{line}`"
         else:
             error.help = f"write `{line}`"
     return error
+
+
+def _statement(text: str, number: int) -> str:
+    return " ".join(re.split(r"[\n;]", text)[number].split())
 
 
 def _mended(text: str, axes: set[str]) -> str:

@@ -327,6 +327,28 @@ def test_message(text: str, message: str, remedy: str) -> None:
     assert (error.message, error.help) == (message, remedy)
 
 
+WITH_DECLARATIONS = [
+    "dtype int8\nB[I] = relu(A[I, J] ·_J A[I, J])",
+    "A[I, J] → B[I, J]\ny[K, J] = B[I, J] + B[K, J]",
+    "dtype int8; A[I_{X,Y}, J] → B[I, J]; C[I] = B[I, J] ·_J B[I, J]",
+    "B[IX] = A[I_X]\nC[I, J] = A[J, I]",  # of another line there is a spelling that does
+]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", [*WITH_DECLARATIONS, *(row[0] for row in SEMANTIC_ERRORS if row[1] != "SHC221")])
+def test_a_remedy_is_not_the_text_itself_in_other_spaces(text: str) -> None:
+    error = refused(text)
+    tight = refused(re.sub(r", *(?=[^][{}]*\])", ",", text))
+    assert (tight.code, bare_of(tight.help)) == (error.code, bare_of(error.help))
+    written = re.fullmatch(r"write `([^`]*)`", error.help or "")
+    assert written is None or bare_of(written[1]) not in map(bare_of, re.split("[\n;]", text))
+
+
+def bare_of(text: str | None) -> str:
+    return re.sub(r"\s", "", text or "")
+
+
 def test_expected_tokens_are_named_in_the_users_words() -> None:
     error = refused("A[I] → C[I_X} ")
     assert error.message == "expected `,`, `_` or `]`, found `}`" or "expected" in error.message
