@@ -21,6 +21,7 @@ from shardc.notation.checks import check_statement
 from shardc.notation.declared import DEFAULT_DTYPE, check_axes, declared, dtype, word
 from shardc.notation.limits import check_bytes, check_sizes_named
 from shardc.notation.loops import bind_anew, check_carried, resolve_loop, stacked
+from shardc.notation.one_order import in_one_order
 from shardc.notation.printer import print_statement
 from shardc.notation.products import Expressions, Wanted
 from shardc.notation.returns import check_returns, unreturned
@@ -131,6 +132,7 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     dims = natural.dims if dims is None else dims
     _lacks_none(natural, dims, written, scope)
     expr = _as_declared(_in_order(natural, dims, result, scope), result, scope, expressions)
+    expr = in_one_order(expr, dims, scope.read_as)
     known = _check_binding(result, expr, dims, scope)
     news = expr.dtype != natural.dtype or expressions.summed_narrow is not None
     news |= expr.dtype != scope.dtype and isinstance(expr, Call) and expr.function == "full"  # which meets no array

@@ -15,6 +15,7 @@ from shardc.ir.names import check_name
 from shardc.ir.program import Input
 from shardc.ir.sharding import Axes, spell_dim
 from shardc.notation import slips, tree
+from shardc.notation.one_order import Read
 from shardc.notation.unknown import bound_in_loop, listed, part, unknown_array, unknown_axis
 
 
@@ -55,6 +56,7 @@ class Scope:
     used_axes: set[str] = field(default_factory=set)
     first_uses: dict[int, DType] = field(default_factory=dict)  # of the statement at hand, by id
     warnings: dict[str, None] = field(default_factory=dict)
+    read_as: Read = field(default_factory=dict)  # see one_order
     gone: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     parent: Scope | None = None
     loop: str = ""

@@ -1,0 +1,59 @@
+"""What is written several times is read in one order of its dims, so that it is computed once.
+
+Which dims of a product come first is nobody's but the reader's: in `y[E, K] = sum_K(gelu(V · W)) ⊙ gelu(V · W)` one
+`gelu(V · W)` would be [K, E], as V comes first, the other [E, K], as the sum beside it. So would `W · V`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TypeAlias
+
+from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, parts_of
+from shardc.notation.calls import together
+
+Read: TypeAlias = dict[Hashable, tuple[int, Expr]]  # by what is computed: its number, and as it was read first
+
+
+def in_one_order(expr: Expr, dims: tuple[str, ...], read: Read) -> Expr:
+    """The expression with every part as it was `read` first, which gets what is new; its own dims in this order.
+
+    `a[K, E] = V · W` and then `b[E, K] = exp(V · W)` is the exponential of the first, transposed.
+    """
+    parts = [*parts_of(expr)]
+    if any(isinstance(part, Named) or (isinstance(part, Product) and part.local) for part in parts):
+        return expr  # where the text says which step is done, it is done on what is written
+    waiting: list[tuple[int, Expr]] = []
+    for part in reversed(parts):  # what is below a part before it, the right of it before the left
+        below = [waiting.pop() for _ in operands(part)]
+        made = _with_operands(part, tuple(each for _, each in below))
+        waiting.append(read.setdefault(_computed(part, tuple(number for number, _ in below)), (len(read), made)))
+    (_, found) = waiting.pop()
+    if found.dims == dims:
+        return found
+    return Product((found,), dims, found.dtype, span=expr.span)
+
+
+def _with_operands(part: Expr, below: tuple[Expr, ...]) -> Expr:
+    """With these operands; where some have their dims in another order than before, a function's are in theirs."""
+    if not isinstance(part, Product | Call):
+        return part
+    made = replace(part, operands=below)
+    as_before = all(now.dims == before.dims for now, before in zip(below, part.operands, strict=True))
+    if as_before or not isinstance(part, Call):
+        return made
+    kept = frozenset(part.dims)
+    return replace(made, dims=tuple(dim for dim in together(below) if dim in kept))
+
+
+def _computed(part: Expr, below: tuple[int, ...]) -> Hashable:
+    """What a part computes of those values, whatever the order of its dims, and of the operands of a product."""
+    match part:
+        case Use() | Named():
+            return part
+        case Product():
+            return frozenset(Counter(below).items()), frozenset(part.dims), part.dtype, part.local
+        case Call():
+            return part.function, below, frozenset(part.dims), part.dtype, part.over, part.numbers
