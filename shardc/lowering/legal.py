@@ -178,6 +178,8 @@ def _wider(step: Step, wide: int, block: Block) -> Iterator[str]:
         yield f"{made} is not narrower than {other}"
     if step.result in block.outputs:
         yield f"{made} leaves the block"
+    if step.op.facts.kind is not Kind.LOCAL:
+        yield f"{made} is moved as it is, and made by no function"
 
 
 def _again(block: Block, lowering: Lowering) -> Faults:

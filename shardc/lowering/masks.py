@@ -26,7 +26,7 @@ def masks_of(block: Block) -> set[int]:
     functions of elements."""
     found = set[int]()
     for step in block.steps:
-        if isinstance(step.op, Loop) or reads(step, block) is not Reads.ELEMENTS:
+        if isinstance(step.op, Loop) or not _is_of_elements(step, reads(step, block)):
             continue
         made, read = block.values[step.result], zip(step.operands, operands_of(step, block.values), strict=True)
         is_mask = len(made.dims) > 1 and made.dtype.kind is not Kind.FLOAT and step.result not in block.outputs
@@ -59,10 +59,15 @@ def as_wide(array: Array, other: Array) -> Array:
 
 def _makes_elements(reader: Step, value: int, block: Block, kinds: Mapping[ValueNumber, Reads]) -> bool:
     """Whether a step makes an element of its result of each that it reads, and calls the dims as they are called."""
-    if kinds.get(reader.results[0]) is not Reads.ELEMENTS or reader.op.facts.kind is not Operation.LOCAL:
+    if not _is_of_elements(reader, kinds.get(reader.results[0])):
         return False
     read = zip(reader.operands, operands_of(reader, block.values), strict=True)
     return all(array.dims == block.values[value].dims for operand, array in read if operand == value)
+
+
+def _is_of_elements(step: Step, kind: Reads | None) -> bool:
+    """Whether it makes each element of one of each operand. A Slice is read so as well, and moves what is as it is."""
+    return kind is Reads.ELEMENTS and step.op.facts.kind is Operation.LOCAL
 
 
 def _is_narrower(array: Array, others: Sequence[Array]) -> bool:

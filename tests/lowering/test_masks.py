@@ -110,3 +110,26 @@ def test_no_mask_is_compiled_to_an_array(topology):
     plan = planned(ATTENTION, topology, dims={"B": 2, "H": 8, "T": 4096, "S": 4096, "E": 64}, dtype="bf16")
     text = compile_schedule(plan.schedule, slice_mesh(plan.schedule.mesh, plan._model)).as_text()
     assert not re.search(r"%\S+ = pred\[[\d,]*4096\]\S+ fusion", text)
+
+
+MOVED = (
+    "N[T, S] = index_T >= index_S; M[T, S_Y] = Slice_Y(N[T, S])",
+    "N[S, T] = index_T >= index_S; M[S_Y, T] = Slice_Y(N[S, T])",
+    "N[T, S] = index_T >= index_S; M[T_X, S] = N[T_X, S]",
+    "N[T_X, S] = index_T >= index_S; M[T, S_X] = AllToAll_X(N[T_X, S])",
+    "N[T_X, S] = index_T >= index_S; M[T, S] = AllGather_X(N[T_X, S])",
+    "N[T, S] = not(index_T >= index_S); M[T_Y, S] = Slice_Y(N[T, S])",
+)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("topology", [V5E, V5P])
+@pytest.mark.parametrize("order", ["B, {0}, {1}", "{1}, B, {0}", "{0}, {1}, B"])
+@pytest.mark.parametrize("moved", MOVED)
+def test_what_moves_a_mask_is_as_narrow_as_what_made_it(moved, order, topology):
+    """A Slice is read by elements as a function is, and cut what was narrow as if it were wide."""
+    dims = order.format(*moved.rpartition("M[")[2].partition("]")[0].split(", "))
+    plan = planned(f"{moved}; P[{dims}] = where(M, A[{dims}], 0); return P", topology)
+    proof = prove(plan.schedule, source(plan.schedule, topology[:3]))
+    assert proof.holds, proof
+    assert wide(plan) <= {"greater_equal", "not"}
