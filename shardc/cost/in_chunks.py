@@ -55,7 +55,7 @@ def _part_of(cost: StepCost, taken: Taken, trips: int, model: CostModel, *, near
         spelled=partial(_part, cost, trips, 1.0),
         as_written=None,
     )
-    waits = cost.by_memory or not cost.flops
+    waits = cost.by_memory or not (cost.flops or cost.in_loop)
     if near and waits:
         times = _near(cost, taken, model)
         part = replace(part, time_s=part.time_s * times, spelled=partial(_part, cost, trips, times))

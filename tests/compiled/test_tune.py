@@ -10,7 +10,7 @@ import shardc
 from shardc import cli
 from shardc.compiled.compare import Side
 from shardc.compiled.replay.timeline import Event, Timeline
-from shardc.compiled.tune.plans import as_planned, by_xla, forms, plans
+from shardc.compiled.tune.plans import as_planned, by_xla, forms, has_chunks, in_chunks, plans
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.allocation import Allocation
 from shardc.emit.steps import local
@@ -62,6 +62,41 @@ def test_forms_are_legal_and_priced_no_higher_than_their_steps():
     assert all(not list(faults_of(each.found.schedule)) for each in found)
     in_chunks = [each for each in found if "chunks" in each.how]  # one of eight is not hidden, which may be too much
     assert all(each.predicted_s < first.predicted_s for each in found if each not in in_chunks)
+
+
+ATTENTION = """s = q[B_X, T, H_Y, E] ·_E k[B_X, S, H_Y, E] / sqrt(|E|)
+p = softmax_S(where(index_T >= index_S, f32(s), -inf))
+o[B_X, T, H_Y, E] = bf16(p) · v[B_X, S, H_Y, E]"""
+
+
+def attention(rows=2048):
+    dims = {"B": 16, "T": rows, "S": rows, "H": 16, "E": 128}
+    return shardc.plan(ATTENTION, mesh="X=2,Y=4", dims=dims, topology="v5e:2x4", dtype="bf16")
+
+
+def test_what_has_no_room_on_the_chip_is_tried_in_chunks():
+    """Of each dim that the scores have, in two counts; scores that find room are not cut."""
+    plan = attention()
+    uncut = [each for each in plans(plan._found, asked(plan), 4) if not has_chunks(each)]
+    found = list(in_chunks(uncut[0], asked(plan)))
+    assert has_chunks(next(plans(plan._found, asked(plan), 0))), "the plan has some by its price"
+    assert sorted({each.how.partition(" chunks of ")[2] for each in found}) == ["B", "H", "T"]
+    assert len({each.how for each in found}) == len(found) == 6 and all(map(has_chunks, found))
+    assert not [fault for each in found for fault in faults_of(each.found.schedule)]
+    small = attention(rows=256)
+    assert not list(in_chunks(next(plans(small._found, asked(small), 0)), asked(small)))
+
+
+@pytest.mark.long
+@pytest.mark.tpu
+def test_chunks_that_no_price_tells_apart_are_tried(tmp_path, monkeypatch):
+    """In chunks of T the compiler makes one loop of the scores and their softmax, in chunks of B two."""
+    pytest.importorskip("libtpu")
+    monkeypatch.setenv("SHARDC_CACHE", str(tmp_path))
+    tuning = attention().tune()
+    by_name = {each.candidate.label: each for each in tuning.tried.tried}
+    assert tuning.tried.best.candidate.how.endswith("chunks of T")
+    assert tuning.tried.best.replayed_s < 0.5 * min(by_name["the plan"].replayed_s, by_name["XLA"].replayed_s)
 
 
 def test_a_plan_with_something_done_as_one_is_a_candidate_as_it_is():

@@ -9,15 +9,17 @@ from shardc.cost.prefetch import time_of
 from shardc.cost.together import blocking_s
 from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
-from shardc.ir.plan import Schedule, Together
+from shardc.ir.plan import Loop, Schedule, Together, every_step
 from shardc.ir.program import Program
 from shardc.lowering.together import candidates, spelled
 from shardc.planner import Idle, Objective, PlannedProgram, plan_program, planned_at_once
 from shardc.planner.budget import Spent
 from shardc.planner.options import Options
+from shardc.planner.program.chunked import chunks_of
 from shardc.planner.program.others import strategies
 
 XLA = "XLA"
+DIMS, COUNTS = 3, 2  # cut in chunks: the likely ones by price, and of each so many counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,23 @@ def forms(plan: Candidate, asked: Asked) -> Iterator[tuple[Schedule, Together, C
     """A plan with one of its products done together with collectives, each by itself."""
     for ordered, group in candidates(plan.found.schedule):
         yield ordered, group, together(plan, replace(ordered, together=(group,)), asked)
+
+
+def in_chunks(plan: Candidate, asked: Asked) -> Iterator[Candidate]:
+    """A plan with steps in chunks of one dim after another, where what lies between them has no room on the chip as a
+    whole. The compiler makes one loop of a trip's steps or several, which no price knows."""
+    found = [
+        sorted(made, key=lambda each: each.planned.cost.time_s)[:COUNTS] for made in chunks_of(plan.found, asked.model)
+    ]
+    likely = sorted(found, key=lambda made: made[0].planned.cost.time_s)[:DIMS]
+    for each in (each for made in likely for each in made):
+        yield Candidate(plan.name, str(each), each.planned, each.planned.cost.time_s)
+
+
+def has_chunks(plan: Candidate) -> bool:
+    """Whether steps are in chunks already."""
+    loops = (done.step.op for done in every_step(plan.found.schedule.block) if isinstance(done.step.op, Loop))
+    return any(loop.is_of_chunks for loop in loops)
 
 
 def together(plan: Candidate, schedule: Schedule, asked: Asked) -> Candidate:

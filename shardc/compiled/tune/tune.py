@@ -4,6 +4,7 @@
        its steps, and XLA's own program       every one compiled and replayed
     2  of the fastest plan, each product      left to XLA with collectives beside it, one group at a time
     3  of each product the group that gained  all of them at once
+    4  of the fastest plan with no chunks     steps in chunks of each likely dim, few and many
 
 What is kept is never slower in replay than XLA's own program, which is one of those tried. Each is proved to be the
 program before it is compiled: a form that is wrong is told (SHC900), however fast it may be.
@@ -11,7 +12,7 @@ program before it is compiled: a form that is wrong is told (SHC900), however fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from shardc.compiled.compilers import slice_mesh
 from shardc.compiled.hlo.text import UnreadableHlo
 from shardc.compiled.tune.made import Made, made
-from shardc.compiled.tune.plans import XLA, Candidate, as_planned, by_xla, forms, plans, together
+from shardc.compiled.tune.plans import XLA, Candidate, as_planned, by_xla, forms, has_chunks, in_chunks, plans, together
 from shardc.compiled.tune.tuned import Tried, Tuned
 from shardc.cost.model import LinkModel
 from shardc.emit import source
@@ -49,6 +50,7 @@ def tune(found: PlannedProgram, asked: Asked, few: int = FEW, say: Say = lambda 
     fastest = min(trial.tried[: len(steps)], key=trial.rank)
     if fastest.side is not None and asked.overlap is not Overlap.OFF:
         _in_forms(fastest, trial)
+        _in_chunks(trial.tried[: len(steps)], trial)
     best = min(range(len(trial.tried)), key=lambda place: trial.rank(trial.tried[place]))
     if trial.tried[best].side is None:
         assert trial.errors
@@ -72,6 +74,15 @@ def _in_forms(plan: Tried, trial: _Trial) -> None:
     chosen = [group for _, group in apart(gaining, lambda each: each[1])]
     if len(chosen) > 1:
         trial.all([together(plan.candidate, all_of(plan.candidate.found.schedule, chosen), trial.asked)])
+
+
+def _in_chunks(plans: Sequence[Tried], trial: _Trial) -> None:
+    """Steps of the fastest of these plans that has none in chunks yet."""
+    known = [each.candidate.found.schedule for each in trial.tried]
+    uncut = sorted((each for each in plans if not has_chunks(each.candidate)), key=trial.rank)
+    for plan in uncut[:1]:
+        found = in_chunks(plan.candidate, trial.asked)
+        trial.all([candidate for candidate in found if candidate.found.schedule not in known])
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from shardc.cost.model import CostModel
 from shardc.cost.sums import cost_of, loop_cost
@@ -20,12 +21,28 @@ MOST_IDLE = 1  # loops after one another that lower no peak: two steps may hold 
 MOST_LOOPS = 8  # that a plan is given, one after another, to keep a limit
 
 
+class Chunked(NamedTuple):
+    """A plan with steps in so many chunks of a dim."""
+
+    dim: str
+    trips: int
+    planned: PlannedProgram
+
+    def __str__(self) -> str:
+        return f"in {self.trips} chunks of {self.dim}"
+
+
+def chunks_of(planned: PlannedProgram, model: CostModel) -> Iterator[list[Chunked]]:
+    """For each dim that may be cut around what has no room on the chip, the plan in ever more chunks of it."""
+    room = on_chip(model.target)
+    yield from _every(planned, model, 0, larger_than=room) if room else ()
+
+
 def faster(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
     """The plan with steps in chunks where it takes clearly less time so: what lies between them then lies on the chip,
     and had no room there as a whole."""
-    room = on_chip(model.target)
-    for _ in range(MOST_LOOPS if room else 0):
-        made = [each for loops in _every(planned, model, 0, larger_than=room) for each in loops]
+    for _ in range(MOST_LOOPS):
+        made = [each.planned for loops in chunks_of(planned, model) for each in loops]
         best = min(made, key=lambda each: each.cost.time_s, default=planned)
         if best.cost.time_s > (1 - CLEARLY) * planned.cost.time_s:
             break
@@ -38,7 +55,7 @@ def within(planned: PlannedProgram, model: CostModel, objective: Objective, memo
     does, one that is lean and takes little time with another loop, and so on."""
     smallest, idle = planned.cost.peak_bytes, 0
     for _ in range(MOST_LOOPS):
-        made = [each for loops in _every(planned, model, memory, sums=True) for each in loops]
+        made = [each.planned for loops in _every(planned, model, memory, sums=True) for each in loops]
         keeping = [each for each in made if each.cost.peak_bytes <= memory]
         if keeping:
             return min(keeping, key=lambda each: each.price(objective))
@@ -58,16 +75,17 @@ def _bytes(planned: PlannedProgram) -> int:
 
 def _every(
     planned: PlannedProgram, model: CostModel, memory: int, larger_than: int = 0, *, sums: bool = False
-) -> Iterator[list[PlannedProgram]]:
+) -> Iterator[list[Chunked]]:
     """For each block and each dim that may be cut there, the plan in ever more chunks, up to the first that keeps the
     limit, or where smaller ones may lie on the chip up to the most. Around values that are larger."""
     model = model if planned.schedule.by is None else model.refined(planned.schedule.by) or model
     for path, block in _blocks(planned.schedule.block):
         for group in groups(block, planned.schedule.mesh, larger_than, sums=sums):
-            made = list[PlannedProgram]()
+            made = list[Chunked]()
             for trips in _counts(group.size):
-                made.append(_done(planned, path, in_chunks(group, trips, model, planned.schedule.program.dims), model))
-                if made[-1].cost.peak_bytes <= memory and not on_chip(model.target):
+                new = in_chunks(group, trips, model, planned.schedule.program.dims)
+                made.append(Chunked(group.dim, trips, _done(planned, path, new, model)))
+                if made[-1].planned.cost.peak_bytes <= memory and not on_chip(model.target):
                     break
             yield made
 

@@ -47,8 +47,8 @@ def of_function(model: CostModel, loops: Loops, operand: Array) -> StepCost:
 def _of_passes(model: CostModel, passes: Passes, lies: DType | None, operand: Array) -> StepCost:
     seconds = model.alone.function_s(passes, operand.local_bytes(model.mesh), operand.dtype, lies)
     formula = partial(model.alone.function_formula, passes, operand, lies)
-    return (
-        model.alone.function_started(StepCost(0, 0, seconds, formula, by_memory=passes.multiplied > 0), sum(passes))
-        if seconds
-        else StepCost()
-    )
+    if not seconds:
+        return StepCost()
+    by_memory, in_loop = passes.multiplied > 0, passes.largest + passes.computed > 0
+    cost = StepCost(0, 0, seconds, formula, by_memory=by_memory, in_loop=in_loop and not by_memory)
+    return model.alone.function_started(cost, sum(passes))
