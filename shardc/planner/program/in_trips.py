@@ -33,6 +33,7 @@ from shardc.cost.sums import loop_cost
 from shardc.cost.trips import fits_on_chip
 from shardc.ir.digits import Reshape
 from shardc.ir.dtypes import accumulator, multiplied
+from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Rule, Step, StepCost, ValueNumber, operands_of
 from shardc.ir.sharding import Array, Axes, in_order, row_of, with_dim
 from shardc.lowering.timed import stays_near
@@ -270,10 +271,13 @@ class _Chunks:
 
     def _laid(self, value: ValueNumber, place: int) -> StepCost:
         """What it costs to lay an array with the chunks of a dim first: nothing where a device has one element of all
-        dims before it."""
+        dims before it. What is gathered is laid so before, as a share."""
         array = self.values[value]
         if all(size == 1 for size in array.local_shape(self.model.mesh)[:place]):
             return StepCost()
+        made = next((step for step in self.group.block.steps if value in step.results), None)
+        if made is not None and made.op.facts.kind is Kind.GATHER and value not in self.group.block.outputs:
+            array = replace(array, sharding=self.values[made.operands[0]].sharding)
         return turned(array, with_first(array.dims, place), self.model)[1]
 
     def _append(
