@@ -241,7 +241,7 @@ IN_F32 = """s = q[B_X, T, H_Y, E] ·_E k[B_X, S, H_Y, E] / sqrt(|E|)
 o[B_X, T, H_Y, E] = bf16(softmax_S(f32(s))) · v[B_X, S, H_Y, E]"""
 IN_CHUNKS = [
     (BY_SEQUENCE, {"B": 8, "T": 4096, "S": 4096, "H": 16, "E": 128}, "H"),  # keys are laid in chunks as shares
-    (BY_SEQUENCE, {"B": 16, "T": 2048, "S": 2048, "H": 32, "E": 64}, "H"),
+    (BY_SEQUENCE, {"B": 16, "T": 2048, "S": 2048, "H": 32, "E": 64}, "B"),
     (BY_SEQUENCE, {"B": 8, "T": 4096, "S": 4096, "H": 32, "E": 64}, "H"),
     (IN_F32, {"B": 16, "T": 2048, "S": 2048, "H": 16, "E": 128}, "B"),  # a softmax of f32 gains nothing on the chip
 ]
