@@ -144,6 +144,43 @@ def test_a_sum_is_found_needless_exactly_where_the_values_are_equal(seed):
     assert over == equal
 
 
+def rotated(value):
+    count = MESH["X"] * MESH["Y"]
+    return lax.ppermute(value, ("X", "Y"), [(place, (place + 3) % count) for place in range(count)])
+
+
+def spread(value):
+    return lax.all_to_all(value, ("X", "Y"), 0, 0, tiled=True)
+
+
+def sent_to_one(value):
+    """All others have zeros."""
+    return lax.ppermute(value, "Y", [(1, 0)])
+
+
+SENT = {"ppermute": rotated, "all_to_all": spread, "to one": sent_to_one}
+
+
+@pytest.mark.parametrize("name", SENT)
+@pytest.mark.parametrize("seed", range(16))
+def test_what_is_sent_is_found_needless_where_the_values_are_equal(seed, name):
+    """Along all of its axes, and all devices get something."""
+    function, arrays = drawn(seed, OPERATIONS)
+    values = mapped(lambda *given: function(*given)[None], arrays, P(("X", "Y")))(*arrays)
+
+    def last(*given):
+        value = function(*given)
+        with jax.named_scope("last"):
+            return SENT[name](value)
+
+    explained, needless = found(last, *arrays, out=P(("X", "Y")))
+    sent = [row.name for row in explained.collectives if "last/" in row.scope]
+    told = [finding for finding in needless if set(sent) & {*finding.collectives}]
+    is_equal = all(equal_along(values, axis) for axis in MESH)
+    assert bool(told) == (is_equal and name != "to one" and bool(sent))
+    assert all(finding.better_bytes == 0 for finding in told)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_sum_is_found_needless_only_where_the_values_are_equal(seed):
     over, equal = needless_and_equal(seed, (*OPERATIONS, exchanged))
@@ -187,6 +224,18 @@ TOLD = {  # a function of a block, what it should have been, where its result li
         lambda x: jnp.tile(lax.all_gather(x, "Y", tiled=True), (4, 1)),
         P("X"),
         ("4 copies", "jnp.tile"),
+    ),
+    "a sum that is sent on": (
+        lambda x: turned(lax.psum(x, "Y"), "Y"),
+        lambda x: lax.psum(x, "Y"),
+        P("X"),
+        ("is sent the same", "leave out the permute"),
+    ),
+    "parts of a sum, sent to those that have them": (
+        lambda x: lax.all_to_all(lax.psum(x, "X"), "X", 0, 0, tiled=True),
+        lambda x: jnp.tile(lax.dynamic_slice_in_dim(lax.psum(x, "X"), lax.axis_index("X") * 16, 16), (2, 1)),
+        P("X", "Y"),
+        ("2 times its own part", "slice its part"),
     ),
     "a sum of it scattered": (
         lambda x: lax.psum_scatter(halves(x), "X", tiled=True),

@@ -1,7 +1,8 @@
-"""A sum, or a gather, of what every device holds already: it moves bytes for nothing.
+"""A collective of what every device holds already: it moves bytes for nothing.
 
-y = psum(psum(g, "X"), "X")      the second only multiplies by the size of X
-g{U_X} summed over X and Y       is summed over X, times the size of Y
+y = psum(psum(g, "X"), "X")                the second only multiplies by the size of X
+g{U_X} summed over X and Y                 is summed over X, times the size of Y
+y = ppermute(psum(g, "X"), "X", ring)      each device gets what it has
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_axes
 
 _OVER_FEWER = ("AllReduce", "AllGather")  # what can be done over some of its axes alone, by the same call
+_OVER_ALL = ("ReduceScatter", "AllToAll", "CollectivePermute")  # what is needless over all of its axes, or not
 _ONCE = ("maximum", "minimum", "and", "or")  # of a value with itself the value
 
 
@@ -38,17 +40,24 @@ def needless(part: Part, alike: Alike, model: LinkModel) -> Needless | None:
     """None where over each of its axes the devices' values may differ, or where fewer axes save nothing: all links of a
     slice together may be faster than those of one axis."""
     one, axes = part.collective, part.collective.axes
-    if not axes or part.operand is None or one.kind not in (*_OVER_FEWER, "ReduceScatter"):
+    if not axes or part.operand is None or one.kind not in (*_OVER_FEWER, *_OVER_ALL):
         return None
     held = alike.axes(part.scope, part.operand.name, axes)
     left = tuple(axis for axis in axes if axis not in held)
     if not held or (left and one.kind not in _OVER_FEWER):
+        return None
+    if one.kind == "CollectivePermute" and not _is_given_to_all(one, model.mesh):
         return None
     whole, over = (_over(one, part.local_bytes, some, model.mesh) for some in (axes, left))
     taken, needed = (price(each, model).time_ps for each in (whole, over))
     if over.wire_bytes > WORTHWHILE * part.wire_bytes or needed > taken:
         return None
     return Needless(held, over.wire_bytes, needed / 10**12, *_said(part, alike.module, held, model.mesh))
+
+
+def _is_given_to_all(permute: Collective, mesh: Mesh) -> bool:
+    """Whether each device gets something: one that gets nothing has zeros."""
+    return len({to for _, to in permute.groups}) == mesh.devices
 
 
 def _over(one: Collective, local_bytes: int, axes: Axes, mesh: Mesh) -> Collective:
@@ -74,6 +83,11 @@ def _said(part: Part, module: Module, held: Axes, mesh: Mesh) -> tuple[str, str]
     if kind == "AllGather":
         remedy = f"use what each device holds; where {size} copies are meant, jnp.tile makes them and moves nothing"
         return f"{alike}, and is given {size} copies of it", remedy
+    if kind == "CollectivePermute":
+        return f"{alike}, and is sent the same", "leave out the permute: use what each device holds"
+    if kind == "AllToAll":
+        remedy = f"let each device slice its part of what it holds, and repeat it {size} times; that moves nothing"
+        return f"{alike}, and is sent {size} times its own part of it", remedy
     if kind == "ReduceScatter":
         remedy = f"let each device slice what it holds; where the factor is meant, write {size} * the slice"
         return f"{alike}: summing it multiplies it by {size}, and each keeps a part", remedy
