@@ -79,7 +79,7 @@ LISTED = {
     "notation/spell.py": (2, "what stands in a sum, and casts, as their rows' signs have it"),
     "planner/bounds/bound.py": (2, "sums, and products of elements: a bound says nothing of others"),
     "simulate/scales.py": (
-        8,
+        9,
         "how far results lie from 0: others are taken for about 1; inputs are sought",
     ),
     "testing/drawn_loops.py": (1, "drawn"),

@@ -17,11 +17,11 @@ from shardc.compiled.hlo.groups import coordinate
 from shardc.compiled.hlo.text import Module
 from shardc.compiled.replay.pricing import price
 from shardc.cost.model import LinkModel
+from shardc.ir.collectives import COLLECTIVE_NAMES
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_axes
 
-_OVER_FEWER = ("AllReduce", "AllGather")  # what can be done over some of its axes alone, by the same call
-_OVER_ALL = ("ReduceScatter", "AllToAll", "CollectivePermute")  # what is needless over all of its axes, or not
+_OVER_FEWER = ("AllReduce", "AllGather")  # what can be done over some of its axes alone; others over all, or not
 _ONCE = ("maximum", "minimum", "and", "or")  # of a value with itself the value
 
 
@@ -40,7 +40,7 @@ def needless(part: Part, alike: Alike, model: LinkModel) -> Needless | None:
     """None where over each of its axes the devices' values may differ, or where fewer axes save nothing: all links of a
     slice together may be faster than those of one axis."""
     one, axes = part.collective, part.collective.axes
-    if not axes or part.operand is None or one.kind not in (*_OVER_FEWER, *_OVER_ALL):
+    if not axes or part.operand is None or one.kind not in COLLECTIVE_NAMES:
         return None
     held = alike.axes(part.scope, part.operand.name, axes)
     left = tuple(axis for axis in axes if axis not in held)
