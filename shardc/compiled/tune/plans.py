@@ -11,7 +11,9 @@ from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.ir.plan import Loop, Schedule, Together, every_step
 from shardc.ir.program import Program
+from shardc.lowering.timed import brings_at_most
 from shardc.lowering.together import candidates, spelled
+from shardc.lowering.tpu import on_chip
 from shardc.planner import Idle, Objective, PlannedProgram, plan_program, planned_at_once
 from shardc.planner.budget import Spent
 from shardc.planner.options import Options
@@ -77,9 +79,9 @@ def forms(plan: Candidate, asked: Asked) -> Iterator[tuple[Schedule, Together, C
 def in_chunks(plan: Candidate, asked: Asked) -> Iterator[Candidate]:
     """A plan with steps in chunks of one dim after another, where what lies between them has no room on the chip as a
     whole. The compiler makes one loop of a trip's steps or several, which no price knows."""
-    found = [
-        sorted(made, key=lambda each: each.planned.cost.time_s)[:COUNTS] for made in chunks_of(plan.found, asked.model)
-    ]
+    target = asked.model.target
+    cut = chunks_of(plan.found, asked.model, on_chip(target) or brings_at_most(target))
+    found = [sorted(made, key=lambda each: each.planned.cost.time_s)[:COUNTS] for made in cut]
     likely = sorted(found, key=lambda made: made[0].planned.cost.time_s)[:DIMS]
     for each in (each for made in likely for each in made):
         yield Candidate(plan.name, str(each), each.planned, each.planned.cost.time_s)

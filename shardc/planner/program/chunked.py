@@ -32,9 +32,8 @@ class Chunked(NamedTuple):
         return f"in {self.trips} chunks of {self.dim}"
 
 
-def chunks_of(planned: PlannedProgram, model: CostModel) -> Iterator[list[Chunked]]:
+def chunks_of(planned: PlannedProgram, model: CostModel, room: int) -> Iterator[list[Chunked]]:
     """For each dim that may be cut around what has no room on the chip, the plan in ever more chunks of it."""
-    room = on_chip(model.target)
     yield from _every(planned, model, 0, larger_than=room) if room else ()
 
 
@@ -42,7 +41,7 @@ def faster(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
     """The plan with steps in chunks where it takes clearly less time so: what lies between them then lies on the chip,
     and had no room there as a whole."""
     for _ in range(MOST_LOOPS):
-        made = [each.planned for loops in chunks_of(planned, model) for each in loops]
+        made = [each.planned for loops in chunks_of(planned, model, on_chip(model.target)) for each in loops]
         best = min(made, key=lambda each: each.cost.time_s, default=planned)
         if best.cost.time_s > (1 - CLEARLY) * planned.cost.time_s:
             break
