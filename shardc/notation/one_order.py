@@ -6,12 +6,12 @@ Which dims of a product come first is nobody's but the reader's: in `y[E, K] = s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import TypeAlias
 
-from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands, parts_of
+from shardc.ir.alike import computed
+from shardc.ir.expressions import Call, Expr, Named, Product, operands, parts_of
 from shardc.notation.calls import together
 
 Read: TypeAlias = dict[Hashable, tuple[int, Expr]]  # by what is computed: its number, and as it was read first
@@ -29,7 +29,7 @@ def in_one_order(expr: Expr, dims: tuple[str, ...], read: Read) -> Expr:
     for part in reversed(parts):  # what is below a part before it, the right of it before the left
         below = [waiting.pop() for _ in operands(part)]
         made = _with_operands(part, tuple(each for _, each in below))
-        waiting.append(read.setdefault(_computed(part, tuple(number for number, _ in below)), (len(read), made)))
+        waiting.append(read.setdefault(computed(part, tuple(number for number, _ in below)), (len(read), made)))
     (_, found) = waiting.pop()
     if found.dims == dims:
         return found
@@ -46,14 +46,3 @@ def _with_operands(part: Expr, below: tuple[Expr, ...]) -> Expr:
         return made
     kept = frozenset(part.dims)
     return replace(made, dims=tuple(dim for dim in together(below) if dim in kept))
-
-
-def _computed(part: Expr, below: tuple[int, ...]) -> Hashable:
-    """What a part computes of those values, whatever the order of its dims, and of the operands of a product."""
-    match part:
-        case Use() | Named():
-            return part
-        case Product():
-            return frozenset(Counter(below).items()), frozenset(part.dims), part.dtype, part.local
-        case Call():
-            return part.function, below, frozenset(part.dims), part.dtype, part.over, part.numbers

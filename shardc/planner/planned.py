@@ -5,11 +5,12 @@ is, of the program the steps and costs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
@@ -106,6 +107,7 @@ def budget_of(program: Program) -> Budget:
 
 
 FEW = 1  # operation, of which a statement's plan alone is the best
+MOST = 64  # operations of a program that is planned in several ways
 MOST_AXES = 3  # on more, the tables of a statement of several operations may outgrow time and memory
 
 
@@ -122,6 +124,18 @@ def may_gain(program: Program, planning: Planning) -> bool:
     if planning.objective is not Objective.TIME or not computed(program):
         return False
     return _has_holes(program) and planning.has_idle(program)
+
+
+def may_repeat(program: Program) -> bool:
+    """Whether a program that is not long may write some product of two several times: all its arrays are read again."""
+    return any(map(_shared, _blocks(program))) and computed(program) <= MOST and any(map(_repeats, _blocks(program)))
+
+
+def _repeats(program: Program) -> bool:
+    every = [each for each in program.statements if isinstance(each, Statement)]
+    counts = Counter(name for each in every for name in read_by(each))
+    parts = (part for each in every for part in _every(each.expr) if isinstance(part, Product))
+    return any(len(part.operands) == 2 and all(counts[use.name] > 1 for use in uses(part)) for part in parts)
 
 
 def computed(program: Program) -> int:
@@ -296,6 +310,9 @@ class Refused:
     """No plan that was found keeps a memory limit; `smallest` is the smallest peak of those that were met, in bytes."""
 
     smallest: int
+
+
+Within: TypeAlias = Callable[[int | None], PlannedProgram | Refused]  # a plan under a limit of memory, if any
 
 
 def gaps_of(planned: PlannedStatement | PlannedLoop) -> Iterator[Gap]:

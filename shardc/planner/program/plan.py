@@ -18,15 +18,13 @@ from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
 from shardc.planner.options import Objective, Options
-from shardc.planner.planned import PlannedProgram, Planning, Refused, budget_of, computed, may_gain
+from shardc.planner.planned import PlannedProgram, Planning, Refused, Within, budget_of, computed, may_gain, may_repeat
 from shardc.planner.program import pareto as fronts
 from shardc.planner.program.finer import SMALL, Finer
 from shardc.planner.program.loops import AtOnce
 from shardc.planner.program.memory import LONG, Left, Limited, too_large
 from shardc.planner.program.others import strategies, with_others
 from shardc.planner.program.respelled import in_rounds
-
-IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
 
 
 def plan_program(
@@ -42,12 +40,7 @@ def plan_program(
     gap.
     SHC220 if moves cannot reach a sharding asked for, SHC410 if no plan that is found keeps the limit.
     """
-    given = AsGiven.of(program, model, Planning(objective, idle, AtOnce(), is_typed=True))
-    found = given.within(memory)
-    if isinstance(found, Refused):
-        assert memory is not None, "nothing is refused without a limit"
-        raise too_large(program, memory, found, given.best)
-    return found
+    return _cheapest(AsGiven, program, model, Planning(objective, idle, AtOnce(), is_typed=True))(memory)
 
 
 def plan_with_subaxes(
@@ -57,12 +50,9 @@ def plan_with_subaxes(
     memory: int | None = None,
     idle: Idle = Idle.USE,
 ) -> PlannedProgram:
-    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit.
-
-    By bytes it must save some, by time a hundredth, since the program is longer. Programs that take or give partial
-    sums are left on their mesh.
-    """
-    found = _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce())).within(memory)
+    """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit: by
+    bytes if it saves any, by time a hundredth. Programs that take or give partial sums are left on their mesh."""
+    found = _cheapest(_OnAnyMesh, program, model, Planning(objective, idle, AtOnce()))(memory)
     return found if program.mesh.devices < LARGE_SLICE else in_rounds(found, model)
 
 
@@ -90,8 +80,29 @@ def pareto(
     finished: Callable[[fronts.Within], fronts.Within] = lambda within: within,
 ) -> fronts.Front:
     """Time against memory: what `plan_with_subaxes` finds under every limit up to `memory`, as it is finished."""
-    planned = _OnAnyMesh.of(program, model, Planning(objective, idle, AtOnce()))
-    return fronts.front(finished(planned.within), objective, memory, most, say)
+    planned = _cheapest(_OnAnyMesh, program, model, Planning(objective, idle, AtOnce()))
+    return fronts.front(finished(planned), objective, memory, most, say)
+
+
+def _cheapest(
+    kind: type[AsGiven | _OnAnyMesh], program: Program, model: CostModel, planning: Planning
+) -> fronts.Within:
+    """The cheapest of the plans of a program as written, and with what it writes several times as arrays."""
+    within: Within = kind.of(program, model, planning).within
+    if may_repeat(program):
+        from shardc.planner.program.repeated import cheapest  # few programs come here
+
+        within = cheapest(program, planning.objective, within, lambda each: kind.of(each, model, planning).within)
+    return partial(_kept, program, within)
+
+
+def _kept(program: Program, within: Within, memory: int | None) -> PlannedProgram:
+    """SHC410 if no plan that is found keeps the limit."""
+    found = within(memory)
+    if isinstance(found, Refused):
+        assert memory is not None, "nothing is refused without a limit"
+        raise too_large(program, memory, found, _kept(program, within, None))
+    return found
 
 
 @dataclass(frozen=True)  # without slots: what is planned under a limit is kept
@@ -108,12 +119,12 @@ class _OnAnyMesh:
         assert isinstance(free, PlannedProgram), "nothing is refused without a limit"
         return cls(given, free)
 
-    def within(self, memory: int | None) -> PlannedProgram:
-        """The plan under a limit: the one without, if that keeps it. SHC410 if no plan that is found does."""
+    def within(self, memory: int | None) -> PlannedProgram | Refused:
+        """The plan under a limit: the one without, if that keeps it."""
         if memory is None or self.free.cost.peak_bytes <= memory:
             return self.free
         if self.free.cost.peak_bytes <= least_peak(self.as_given.program):
-            raise too_large(self.as_given.program, memory, Refused(self.free.cost.peak_bytes), self.free)
+            return Refused(self.free.cost.peak_bytes)
         in_chunks = self._in_chunks(memory)
         if not isinstance(in_chunks, Refused) and self._is_as_cheap(in_chunks):
             return in_chunks
@@ -123,9 +134,7 @@ class _OnAnyMesh:
         if isinstance(found, Refused):
             found = self._leanest(memory, found)
         found = self._cheaper(in_chunks, self._or_leaner(memory, found))
-        if isinstance(found, Refused):
-            raise too_large(self.as_given.program, memory, found, self.free)
-        return self._or_below(found)
+        return found if isinstance(found, Refused) else self._or_below(found)
 
     def _or_below(self, found: PlannedProgram) -> PlannedProgram:
         """What is planned under the first limit that a plan does not keep, as long as that is cheaper: where there are
@@ -186,8 +195,8 @@ class _OnAnyMesh:
         here, found = self.as_given, self.as_given.within(memory)
         refused = found if isinstance(found, Refused) else None
         whole = here.best if isinstance(found, Refused) else found
-        left = Left.of(here.program)
-        return Finer(whole, here.model, here.planning, memory, _whole, here.apart, left).best(refused, here.budget)
+        finer = Finer(whole, here.model, here.planning, memory, _whole, here.apart, Left.of(here.program))
+        return finer.best(refused, here.budget)
 
     def _leanest(self, memory: int, refused: Refused) -> PlannedProgram | Refused:
         """What a refusal names is planned: done at once, the moves of that plan may need less, and keep the limit."""
@@ -300,7 +309,7 @@ def _cheapest_first(
     if not may_gain(program, planning):
         return tuple(in_turn)
     from shardc.planner.whole.plan import in_turn_joined  # as above
-    from shardc.planner.whole.spaces import spaces_of
+    from shardc.planner.whole.spaces import IN_TURN, spaces_of
 
     whole = [] if together is None else [with_others(together, in_turn[-1]) if in_turn else together]
     joined = in_turn_joined(program, model, planning, with_short=not whole)

@@ -15,7 +15,7 @@ from itertools import chain
 
 from shardc.cost.rate import PICO, picoseconds
 from shardc.ir.expressions import Call, Expr, Pattern, Product, Use, uses
-from shardc.ir.plan import Block, Loop, Step, Strategy, ValueNumber
+from shardc.ir.plan import Block, Loop, StatementNumber, Step, Strategy, ValueNumber
 from shardc.ir.program import For, Input, Program, Statement, every_statement, read_by
 from shardc.ir.sharding import Array, Sharding
 from shardc.planner.options import Objective
@@ -167,7 +167,8 @@ def _told_block(block: Block, told: Sequence[Told], copies: Mapping[str, str]) -
     for step in block.steps:
         own, op = told[step.statement], step.op
         if isinstance(op, Loop):
-            op = replace(op, body=_told_block(op.body, own.inside, copies))
+            inside = told if op.is_of_chunks else own.inside  # its trips do steps of statements outside
+            op = replace(op, body=_told_block(op.body, inside, copies))
         steps.append(replace(step, op=op, statement=own.number))
     return replace(block, steps=tuple(steps), values=_named(block.values, copies))
 
@@ -201,7 +202,7 @@ class _Teller:
             elif isinstance(each, For):
                 found.append(self._loop(each, parts[-1], planned, block, told))  # rows are brought before
             else:
-                found.append(self._statement(each, parts, planned, block.steps, named))
+                found.append(self._statement(StatementNumber(number), each, parts, planned, block.steps, named))
         return tuple(found)
 
     def _loop(
@@ -220,6 +221,7 @@ class _Teller:
 
     def _statement(
         self,
+        number: StatementNumber,
         written: Statement,
         parts: list[int],
         every: Sequence[PlannedStatement | PlannedLoop],
@@ -231,7 +233,7 @@ class _Teller:
         for each in planned:
             cases |= {axis: max(case, cases.get(axis, 1)) for axis, case in each.cases.items()}
         gap = next((each.gap for each in planned if each.gap is not None), None)
-        listed = _Listed(steps, values, parts, planned)
+        listed = _Listed(number, steps, values, parts, planned)
         return PlannedStatement(written.text, cases, listed.every, ranking(self.objective), gap=gap)
 
 
@@ -239,6 +241,7 @@ class _Teller:
 class _Listed:
     """A statement's own steps, then these with one of its operations done another way, the cheapest first."""
 
+    number: StatementNumber  # of the statement as written
     steps: tuple[Step, ...]  # of all statements beside this one
     values: tuple[Array, ...]
     parts: list[int]
@@ -281,7 +284,15 @@ class _Listed:
     def _strategy(self, values: tuple[Array, ...], steps: Sequence[Step]) -> Strategy:
         wire = sum(step.cost.wire_bytes for step in steps)
         time = sum(picoseconds(step.cost.time_s) for step in steps) / PICO
-        return Strategy(values, tuple(steps), wire, time)
+        return Strategy(values, tuple(_told_by(self.number, step) for step in steps), wire, time)
+
+
+def _told_by(number: StatementNumber, step: Step) -> Step:
+    """A step as that of one statement, and of a loop over chunks all that its trips do."""
+    if not isinstance(step.op, Loop):
+        return replace(step, statement=number)
+    body = replace(step.op.body, steps=tuple(_told_by(number, each) for each in step.op.body.steps))
+    return replace(step, op=replace(step.op, body=body), statement=number)
 
 
 def _renumbered(step: Step, number: dict[ValueNumber, ValueNumber]) -> Step:

@@ -24,6 +24,7 @@ from shardc.ir.sharding import Axes, Dims, Sharding
 from shardc.rules.placements import ANYWHERE, Anywhere, Homes, Space, count_placements
 
 MOST_OPERATIONS = 400
+IN_TURN = "the shardings of all statements together are too many to go through: each is planned after the one before"
 MOST_SHARDINGS = 800  # of an array, between all of which there are prices: closing such a table takes a second
 MOST_PRICES = 30_000_000  # in the tables of all operations, of which there are two: 480 MB
 
