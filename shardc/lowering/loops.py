@@ -82,7 +82,7 @@ class Account:
         if not is_in_loops(expr):
             return self._of_product(expr)
         told, found, seen = self.told.get(met(expr)), list[Sources](), set[Met]()
-        if told is None and self._grows(expr) and met(expr) not in self.readers.by:  # of an order that is not written
+        if told is None and self._is_of_another_order(expr):
             return Streams(tuple(Sources(each.dtype, (each.dtype,)) for each in expr.operands))
         if told is None:
             read = tuple(self._at_hand(each) for each in expr.operands)
@@ -99,6 +99,11 @@ class Account:
         left = () if told.written or told.in_place else self._read_to_lie(expr)
         streams = Streams(tuple(found), told.written, told.beside, told.passes, told.bare)
         return streams._replace(in_place=told.in_place, single=told.single, left=left)
+
+    def _is_of_another_order(self, expr: Product | Call) -> bool:
+        """Whether it is written so that no loop makes this: `B ⊙ r` of `A · B ⊙ r`, or all of `A · (B ⊙ r)`."""
+        root, key = self.roots.get(met(expr)), met(expr)
+        return (root is not None and not is_of_elements(root)) or (self._grows(expr) and key not in self.readers.by)
 
     def _at_hand(self, operand: Expr) -> Sources:
         """Of what is computed with others, and lies nowhere."""
@@ -314,10 +319,10 @@ class Account:
     # --- what a loop takes
 
     def _charged(self, loop: TextLoop) -> Iterator[tuple[Met, Told]]:
-        """Results are written by the first, and beside it by others; sums go through what is read, or are done with
-        what else the loop does."""
+        """Results are written by the first, and beside it by others, in place of tiles that nothing else reads; sums go
+        through what is read, or are done with what else the loop does."""
         at_hand = {*loop.members, loop.key}
-        in_place = loop.tiles is not None and not self._is_read_elsewhere(loop)
+        in_place = loop.tiles is not None and self.readers.all_end_in(loop.tiles.key, {*loop.members})
         written, alone = loop.tiles is not None, loop.tiles is None and len(loop.members) == 1
         elements = [key for key in loop.members if is_of_elements(self.roots[key])]
         for key in elements:
@@ -343,8 +348,3 @@ class Account:
         dims = loop_dims(root)
         leaves = (leaf for below in root.operands for leaf in self._leaves(below))
         return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == dims and leaf.key not in at_hand)]
-
-    def _is_read_elsewhere(self, loop: TextLoop) -> bool:
-        """Whether what the tiles are of is read by more than is done with them."""
-        assert loop.tiles is not None
-        return not self.readers.all_end_in(loop.tiles.key, {*loop.members})

@@ -119,6 +119,18 @@ def test_the_norm_of_a_chain_of_products(norm):
     assert price(written, asked) <= 1.001 * price(named, asked)
 
 
+ON_A_SLICE = {"mesh": "X=2", "topology": "v5e:2x1", "dims": {"I": 256, "J": 64, "L": 512, "K": 256}, "dtype": "bf16"}
+
+
+@pytest.mark.parametrize("norm", [each.replace("F", "L") for each in NORMS])
+@pytest.mark.parametrize("order", ["I_X, L, K", "K, L, I_X"])
+def test_the_same_steps_are_priced_alike(norm, order):
+    """What a norm reads and writes was nothing where the order `A · (B ⊙ r)` was planned: 122 µs, of 320 replayed."""
+    product, asked = "(A[I_X, J, L] ·_J B[J, K])", ON_A_SLICE | {"objective": "time"}
+    written, named = f"y[{order}] = {norm.format(product)}", f"p = {product}; y[{order}] = {norm.format('p')}; return y"
+    assert price(written, asked) == pytest.approx(price(named, asked), rel=0.001)
+
+
 SMALL = {"mesh": "X=2", "dims": {"E": 6, "F": 2048, "K": 2048}, "dtype": "f32", "chip": "v5e", "objective": "time"}
 
 
