@@ -102,7 +102,7 @@ class Account:
 
     def _is_of_another_order(self, expr: Product | Call) -> bool:
         """Whether it is written so that no loop makes this: `B ⊙ r` of `A · B ⊙ r`, or all of `A · (B ⊙ r)`."""
-        root, key = self.roots.get(met(expr)), met(expr)
+        root = self.roots.get(key := met(expr))
         return (root is not None and not is_of_elements(root)) or (self._grows(expr) and key not in self.readers.by)
 
     def _at_hand(self, operand: Expr) -> Sources:
