@@ -9,6 +9,10 @@ another where they share a link. Partial products (`parts_of`)
     add up           C += A[I, j] · B[j, K]: each reads and writes the whole sum in f32, the last one leaves C
     lie apart        C[i, K] = A[i, J] · B[J, K]
     go round         what came + A[i, J] · B[J, K] is sent on: a turn waits for the sum before it
+
+Those that lie apart or go round each read the operand that lacks the dim: from memory, where it has no room on the
+chip. Of those that go round the blocks of both turns may be one product, and their sums one function
+(`lowering.rings.Ring.at_once`); a turn is begun behind both.
 """
 
 from __future__ import annotations
@@ -20,19 +24,21 @@ from typing import NamedTuple
 from shardc.cost.alone import Amount
 from shardc.cost.model import CostModel
 from shardc.ir.collectives import AllGather
-from shardc.ir.dtypes import DType
+from shardc.ir.dtypes import DType, multiplied
 from shardc.ir.exchange import Pairs
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
-from shardc.ir.plan import Einsum, Schedule, Step
+from shardc.ir.plan import Einsum, Schedule, Step, operands_of
 from shardc.ir.sharding import Axes
 from shardc.lowering.meeting import Meeting
 from shardc.lowering.pairs import pairs_along
 from shardc.lowering.rings import Ring
+from shardc.lowering.timed import brings_at_most
 from shardc.lowering.tpu import on_chip
 
 LAID = 0.76  # of a product's speed, that partial products reach that are laid one beside another
 SUMMED = 0.97  # and those that are sums
+_DONE_WITHIN = 4  # sums of a ring: those that begin each way within their products, and the last two are one
 AFTER = 0.9  # of the time in which a sum is read and written, that is beside nothing where it does not fit on the chip
 _F32 = 4
 _LARGE = 2**30  # bytes
@@ -65,11 +71,14 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     turns = _turns(ring, size, model)
     if turns is None:
         return None
+    after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
+    if ring.at_once:
+        return _turn_by_turn(schedule, product, ring, turns[0], size, model)._replace(left=after)
     parts = parts_of(schedule, product, ring, model)
     adding = 0.0 if ring.gathers else added_s(size, schedule.values[moved.result].dtype, model)
-    after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
-    computing = parts.computing + (ring.size - 1) * adding
-    going = sum(turns) + len(turns) * adding + parts.last
+    sums = 0 if ring.gathers else 1 + max(0, ring.size - 1 - _DONE_WITHIN)
+    computing = parts.computing + sums * adding
+    going = sum(turns) + min(sums, len(turns)) * adding + parts.last
     return Beside(0.0, computing + max(0.0, turns[0] - computing / ring.size), going, after)
 
 
@@ -173,9 +182,35 @@ def parts_of(schedule: Schedule, product: Step, ring: Ring, model: CostModel) ->
     """Those that are sums of each other, those that lie one beside another, or those that go round."""
     if ring.gathers and ring.dim not in schedule.values[product.result].dims:
         return _summed(schedule, product, ring.size, model)
-    start = model.alone.product_start_s
-    computing = (product.cost.time_s - start) / (LAID if ring.gathers else SUMMED) + ring.size * start
-    return PartTimes(computing, computing / ring.size)
+    part = _blocks_s(schedule, product, ring, 1, model)
+    return PartTimes(ring.size * part, part)
+
+
+def _blocks_s(schedule: Schedule, product: Step, ring: Ring, blocks: int, model: CostModel) -> float:
+    """Of so many blocks that are multiplied at once: no less than it takes to read the operand that lacks the dim,
+    where that has no room on the chip."""
+    share, start = blocks / ring.size, model.alone.product_start_s
+    computing = (product.cost.time_s - start) * share / (LAID if ring.gathers else SUMMED)
+    arrays, result = operands_of(product, schedule.values), schedule.values[product.result]
+    whole = sum(array.local_bytes(model.mesh) for array in arrays if ring.dim not in array.dims)
+    if model.alone.measured is None or whole <= brings_at_most(model.target):
+        return computing + start
+    cut = sum(array.local_bytes(model.mesh) for array in arrays if ring.dim in array.dims)
+    read, left = whole + int(cut * share), int(result.local_bytes(model.mesh) * share)
+    kind = multiplied(array.dtype for array in arrays)
+    amount = Amount(int(product.cost.flops * share), read, left, kind, leaves=result.dtype)
+    return max(computing, model.alone.product_s(amount)) + start
+
+
+def _turn_by_turn(schedule: Schedule, product: Step, ring: Ring, turn: float, size: int, model: CostModel) -> Beside:
+    """Of blocks of two turns at once: a turn is beside them, and behind both their sums, which lie on the chip."""
+    one, two = (_blocks_s(schedule, product, ring, blocks, model) for blocks in (1, 2))
+    pairs, alone = (ring.size - 1) // 2, 1 - ring.size % 2
+    adding = 2 * size / (model.alone.measured.near_bandwidth if model.alone.measured else math.inf)
+    last = added_s(size, schedule.values[product.result].dtype, model)
+    computing = (alone + 1) * one + pairs * (two + adding) + last
+    waiting = (pairs - 1 + alone) * max(0.0, turn - two) + max(0.0, turn - one)
+    return Beside(0.0, computing + waiting, (pairs + alone) * turn + one + last, 0.0)
 
 
 def _summed(schedule: Schedule, product: Step, count: int, model: CostModel) -> PartTimes:

@@ -20,6 +20,7 @@ blocks, on X=2, Y=2 and on X=4, Y=3:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,17 +29,22 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber, operands_of
 from shardc.ir.sharding import Axes
+from shardc.lowering.around import multiplies_two_at_once, waits_for_gather
 from shardc.lowering.flow import equal_along
 from shardc.lowering.repeats import any_repeats
 from shardc.lowering.target import Target
-from shardc.lowering.timed import waits_for_gather
 
 MOST = 16  # devices round: each has a product and a permute of its own in the program
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Along this dim of the product, through the devices of these axes, by the numbers of their blocks in order."""
+    """Along this dim of the product, through the devices of these axes, by the numbers of their blocks in order.
+
+    `at_once`: the blocks of both turns are one product, so that the other operand is read once for both:
+
+        right, left = split(concatenate([A[i], A[k]]) · B)      for     right = A[i] · B;  left = A[k] · B
+    """
 
     axes: Axes
     around: tuple[int, ...]
@@ -46,6 +52,7 @@ class Ring:
     gathers: bool
     gathered_after: bool = False  # the sum is for all
     waits: ValueNumber | None = None  # the other operand, for which what goes round is held
+    at_once: bool = False
 
     @property
     def size(self) -> int:
@@ -137,12 +144,27 @@ def _scattering(schedule: Schedule, product: Step, move: Step) -> Ring | None:
         return None
     around = _around(axes, schedule.mesh)
     if move.op.facts.kind is Kind.SCATTER and len(move.op.on) == 1:
-        return Ring(axes, around, result.dims[move.op.on[0]], gathers=False)
+        dim = result.dims[move.op.on[0]]
+        return Ring(axes, around, dim, gathers=False, at_once=_is_read_once(schedule, product, dim, len(around)))
     shape = zip(result.local_shape(schedule.mesh), result.dims, strict=True)
     wide = [(size, dim) for size, dim in shape if size % len(around) == 0]
     if not wide or move.op.facts.kind is not Kind.SUM:  # of a product's partial results it is of no maxima
         return None
-    return Ring(axes, around, max(wide, key=lambda pair: pair[0])[1], gathers=False, gathered_after=True)
+    dim = max(wide, key=lambda pair: pair[0])[1]
+    at_once = _is_read_once(schedule, product, dim, len(around))
+    return Ring(axes, around, dim, gathers=False, gathered_after=True, at_once=at_once)
+
+
+def _is_read_once(schedule: Schedule, product: Step, dim: str, count: int) -> bool:
+    """Whether the operand that lacks a dim is read once for the blocks of both turns, of so many round."""
+    arrays, result = operands_of(product, schedule.values), schedule.values[product.result]
+    others = [array for array in arrays if dim not in array.dims]
+    if count == 2 or len(others) != 1:
+        return False
+    (other,), mesh = others, schedule.mesh
+    shape = zip(result.local_shape(mesh), result.dims, strict=True)
+    rows = math.prod(size for size, each in shape if each not in other.dims) // count
+    return multiplies_two_at_once(rows, other.local_bytes(mesh), Target.of(schedule.program))
 
 
 def _are_few(axes: Axes, mesh: Mesh) -> bool:

@@ -9,16 +9,6 @@ from shardc.lowering.tiles import LANES, ROWS
 
 @seen(
     "0.0.42.1",
-    "replayed, rings and chunks on v5e took 0.85 to 1.13 of their price, but for those that saved less than an eighth "
-    "of their steps' time; on v5p rings took up to 1.5, since partial products are short, and no gather is hidden",
-)
-def prices_of_rings_hold(target: Target) -> bool:
-    """Whether a ring that is priced below its steps is faster."""
-    return target.generation == "v5e" and target.names_slice
-
-
-@seen(
-    "0.0.42.1",
     "on v5p a product of 8192 × 4096 × 2048 takes 311 µs, and 361 where its smaller operand is gathered just before: "
     "50 more, in which its result is written; 311 where the larger one is, or another gather comes between. At most a "
     "sixth of the product. On v5e none of 14 took more. Three projections whose weights are permuted, each in a "
@@ -112,21 +102,6 @@ _STAYS = 112 * 2**20
 def stays_near(size: int) -> bool:
     """Whether what all trips of a loop read lies on the chip, that has so many bytes with what else is there."""
     return size <= _STAYS
-
-
-_HIDES = 4 / 3  # a product's time, of what its partial products hide
-
-
-@seen(
-    "0.0.42.1",
-    "of a ring whose other operand is gathered all permutes came before that gather, and none beside the products: of "
-    "16384 × 8192 × 16384 on v5e:2x4, X=2, Y=4 the ring over Y took 6,799 µs, and 4,595 where its block waits for the "
-    "gather, that over X 6,599 and 5,342; on v5e:4x4 3,002 and 2,665. Where products are too short to hide permutes, "
-    "these are better beside the gather: 8192 × 8192 × 16384 there 1,662 and 1,863, 8192 × 4096 × 16384 828 and 934",
-)
-def waits_for_gather(product_s: float, moved_s: float, target: Target) -> bool:
-    """Whether what goes round an axis is held until the other operand is gathered."""
-    return target.names_slice and moved_s < product_s * _HIDES
 
 
 @seen(

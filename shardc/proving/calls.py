@@ -260,8 +260,8 @@ def _split(x: Held, count: int, *, axis: int) -> list[Held]:
     return [Held(tuple(every[id(block)][n] for block in x.blocks), x.dtype) for n in range(count)]
 
 
-def _concatenate(parts: Sequence[Held]) -> Held:
-    return Held(alone(lambda *blocks: joined(blocks, 0), [part.blocks for part in parts]), parts[0].dtype)
+def _concatenate(parts: Sequence[Held], *, axis: int = 0) -> Held:
+    return Held(alone(lambda *blocks: joined(blocks, axis), [part.blocks for part in parts]), parts[0].dtype)
 
 
 def _squeeze(x: Held, *, axis: int) -> Held:

@@ -16,6 +16,7 @@ from shardc.emit.call import placing
 from shardc.emit.call.program import CompiledProgram
 from shardc.ir.legal import faults_of
 from shardc.ir.plan import How
+from shardc.lowering.rings import ring_of
 from shardc.lowering.together import all_of, apart, candidates
 from shardc.proving.prove import prove
 
@@ -106,6 +107,24 @@ def test_rings_over_two_axes(text, mesh):
         schedule = replace(ordered, together=(group,))
         assert not list(faults_of(schedule))
         assert prove(schedule, source(schedule, "v5e")).verdict.value == "proved"
+        holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
+
+
+@pytest.mark.parametrize("text", ["C[I, K_X] = A[I, J_X] · B[J_X, K]", RINGS[2], RINGS[3]])
+@pytest.mark.parametrize("size", [3, 4, 5, 8])
+def test_blocks_of_both_turns_as_one_product(text, size, monkeypatch):
+    """Whichever operand lacks the dim; of 2 there is one turn, and nothing to join."""
+    monkeypatch.setattr("shardc.lowering.rings.multiplies_two_at_once", lambda rows, size, target: True)
+    plan = shardc.plan(text, mesh={"X": size}, dims=dict.fromkeys("IJK", 4 * size), dtype="int32", idle="keep")
+    given = inputs(plan)
+    rings = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
+    assert any(ring_of(*found).at_once for found in rings)
+    for ordered, group in rings:
+        schedule = replace(ordered, together=(group,))
+        assert not list(faults_of(schedule))
+        written = source(schedule, "v5e")
+        assert ("# of both sides" in written) == ring_of(ordered, group).at_once
+        assert prove(schedule, written).verdict.value == "proved"
         holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
 
 

@@ -10,14 +10,14 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How
-from shardc.lowering import held, rounds, scattered, timed, tpu, work
+from shardc.lowering import around, held, rounds, scattered, timed, tpu, work
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (tpu, timed, held, work, rounds, scattered)
+    for module in (around, tpu, timed, held, work, rounds, scattered)
     for name, made in inspect.getmembers(module, inspect.isfunction)
     if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
@@ -102,7 +102,12 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((32, 16, 256),), False),
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
-    (timed.waits_for_gather, [
+    (around.multiplies_two_at_once, [
+        ((256, 105 * MIB, V5E), True), ((257, 105 * MIB, V5E), False), ((256, 104 * MIB, V5E), False),
+        ((128, 47 * MIB, V5P), True), ((129, 47 * MIB, V5P), False), ((128, 46 * MIB, V5P), False),
+        ((64, 2**30, UNNAMED), False), ((64, 2**30, PLAIN), False),
+    ]),
+    (around.waits_for_gather, [
         ((723, 745, V5E), True), ((723, 1118, V5E), False), ((1446, 1118, V5P), True), ((1446, 1118, UNNAMED), False),
         ((3, 4, V5E), False),
     ]),
@@ -148,7 +153,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         timed.product_waits_near,
         [((0.2, False, V5E), 0.85), ((0.9, False, V5E), 1.05), ((0.5, True, V5E), 0.6), ((0.2, True, V5P), 1.0)],
     ),
-    (timed.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
+    (around.prices_of_rings_hold, [((V5E,), True), ((V5P,), False), ((target("v5e", X=4),), False)]),
     (held.taken_by_brought, [((4 * MIB,), 0), ((64 * MIB,), 60 * MIB)]),
     (tpu.is_brought_early, [((64 * MIB, 112 * MIB), True), ((128 * MIB, 112 * MIB), False)]),
     (tpu.off_chip, [((16 * MIB,), 0), ((16 * MIB + 1,), 16 * MIB + 1)]),

@@ -7,8 +7,9 @@
         Out = Out + In[:, stands - turn - 1] · right + In[:, stands + turn + 1] · left
 
 Scattered it is the same backwards: a sum goes round towards the device whose share it is, from both sides, and each
-device on the way adds its partial product. A sum for all is scattered so, and gathered. Over several axes the blocks
-come by in the order of the way round (`lowering.rings`), not of their numbers: `place` is looked up in it.
+device on the way adds its partial product, or computes those of both sides at once (`lowering.rings.Ring`). A sum for
+all is scattered so, and gathered. Over several axes the blocks come by in the order of the way round
+(`lowering.rings`), not of their numbers: `place` is looked up in it.
 """
 
 from __future__ import annotations
@@ -142,17 +143,12 @@ class _Writer:
 
     def scattered(self) -> Iterator[Code]:
         turns, count = (self.ring.size - 1) // 2, self.ring.size
-        if count % 2 == 0:  # the farthest share comes from one side alone
-            yield from self._begun(RIGHT, count // 2)
-            if turns:
-                yield from self._passed_on(RIGHT, _ahead(turns))
-        elif turns:
-            yield from self._begun(RIGHT, turns)
-        if turns:
-            yield from self._begun(LEFT, count - turns)
+        yield from self._first_at_once() if self.ring.at_once else self._first_sums()
         if turns > 1:
-            right = self._passed_on(RIGHT, BinOp(_ahead(turns - 1), "-", _TURN))
-            yield Loop(turns - 1, (*right, *self._passed_on(LEFT, BinOp(_ahead(count - turns + 1), "+", _TURN))))
+            right, left = BinOp(_ahead(turns - 1), "-", _TURN), BinOp(_ahead(count - turns + 1), "+", _TURN)
+            one_by_one = (*self._passed_on(RIGHT, right), *self._passed_on(LEFT, left))
+            at_once = (self._sent(RIGHT), self._sent(LEFT), *self._both(right, left, (RIGHT, LEFT)))
+            yield Loop(turns - 1, at_once if self.ring.at_once else one_by_one)
         yield self._sent(RIGHT)
         yield from [self._sent(LEFT)] if turns else []
         yield from self._own()
@@ -165,6 +161,40 @@ class _Writer:
         yield Line(self.target.name, _sum(came, Name(PIECE)), "" if self.ring.gathered_after else leaves)
         if self.ring.gathered_after:
             yield Line(self.target.name, self._for_all(), leaves)
+
+    def _first_sums(self) -> Iterator[Line]:
+        """Of an even number the farthest share comes from one side alone."""
+        turns, count = (self.ring.size - 1) // 2, self.ring.size
+        yield from self._begun(RIGHT, count // 2)
+        if turns and count % 2 == 0:
+            yield from self._passed_on(RIGHT, _ahead(turns))
+        if turns:
+            yield from self._begun(LEFT, count - turns)
+
+    def _first_at_once(self) -> Iterator[Line]:
+        turns, count = (self.ring.size - 1) // 2, self.ring.size
+        alone = count % 2 == 0
+        if alone:
+            yield from self._begun(RIGHT, count // 2)
+            yield self._sent(RIGHT)
+        yield from self._both(_ahead(turns), _ahead(count - turns), (RIGHT,) if alone else ())
+
+    def _both(self, right: Expr, left: Expr, came: Sequence[str]) -> Iterator[Line]:
+        """The blocks at two places multiplied at once, each added to the sum that came from its side, if one did."""
+        (at,) = (n for n, array in enumerate(self.arrays) if self.ring.dim in array.dims)
+        given, dim = Name(self.names[self.product.operands[at]]), Const(self.arrays[at].dims.index(self.ring.dim))
+        for place, name in ((right, PIECE), (left, JOINED)):
+            yield from self._at(place)
+            yield Line(name, self._cut(given, self.arrays[at]), "")
+        yield Line(PIECE, call("jnp.concatenate", Items((Name(PIECE), Name(JOINED)), "[]"), axis=dim), "of both sides")
+        operands = [Name(self.names[value]) for value in self.product.operands]
+        operands[at] = Name(PIECE)
+        found = self._rounded(local.einsum(self.arrays, tuple(operands), self.result))
+        out = Const(self.result.dims.index(self.ring.dim))
+        yield Line(PIECE, call("jnp.split", found, Const(2), axis=out), "")
+        for half, way in enumerate((RIGHT, LEFT)):
+            own = Index(Name(PIECE), half)
+            yield Line(way, _sum(Name(way), own) if way in came else own, "")
 
     def _begun(self, way: str, place: int) -> Iterator[Line]:
         """A sum where it begins."""

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from shardc.cost.model import LinkModel
 from shardc.ir.program import Program
-from shardc.lowering.timed import prices_of_rings_hold
+from shardc.lowering.around import prices_of_rings_hold
 from shardc.planner.idle import Idle
 from shardc.planner.options import CLEARLY, Objective, Overlap
 from shardc.planner.planned import PlannedProgram, Refused
