@@ -25,6 +25,7 @@ from shardc.lowering.held import (
     cut_in_memory,
     held_as_one,
     held_by_two_rings,
+    pairs_that_go,
 )
 from shardc.lowering.meeting import Meeting
 from shardc.lowering.rings import Ring
@@ -127,17 +128,20 @@ class Groups:
 
 
 def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> InBlocks | None:
+    def size(value: ValueNumber) -> int:
+        return size_of(schedule.values[value], schedule.mesh)
+
     match as_one(schedule, group):
         case Ring(dim=dim, gathers=gathers, gathered_after=after) as ring:
             count = ring.size
             at_once = blocks_that_come(count) if gathers else blocks_that_go(count)
+            brings = not ring.at_once
+            if ring.at_once:
+                at_once = pairs_that_go(count)
         case Chunks(count, dim) if not isinstance(steps[0].op, Einsum):
-            gathers, after, at_once = True, False, CHUNKS_THAT_COME
+            gathers, after, at_once, brings = True, False, CHUNKS_THAT_COME, True
         case Chunks() | Meeting() | LeftToXla() | None:
             return None
-
-    def size(value: ValueNumber) -> int:
-        return size_of(schedule.values[value], schedule.mesh)
 
     product, move = steps[::-1] if gathers else steps
     result, left = schedule.values[product.result], size(product.result)
@@ -153,6 +157,6 @@ def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> In
         brought=tuple(
             min(size(value), MOST_BROUGHT)
             for value in product.operands
-            if value in schedule.inputs and value not in cut
+            if brings and value in schedule.inputs and value not in cut
         ),
     )

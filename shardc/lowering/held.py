@@ -92,6 +92,17 @@ def blocks_that_go(devices: int) -> int:
 
 @seen(
     "0.0.42.1",
+    "of rings on v5e whose blocks of both turns are one product, of 4, 8 and 16 devices, four, six and six blocks were "
+    "there at once, of 16, 32 and 64 MiB all, three and one of them on the chip: 3 to 13 MB, 103 to 113 and 337 in "
+    "memory, of 4 devices 0, 34 and 201",
+)
+def pairs_that_go(devices: int) -> int:
+    """How many such blocks are there at once; nothing is brought beside them."""
+    return min(devices, 6)
+
+
+@seen(
+    "0.0.42.1",
     "on v5e an AllReduce of a product's partial sums, beside which a gather had begun that was read after, left them "
     "in a buffer of its own: of a gradient that is sliced, added to, or read by a product, in bf16 and f32 (0.60 to "
     "0.70 of what is taken was promised). Where nothing was gathered, or the sum is an output, and on v5p, in their "

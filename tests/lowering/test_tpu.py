@@ -102,6 +102,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((32, 16, 256),), False),
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
+    (held.pairs_that_go, [((3,), 3), ((4,), 4), ((6,), 6), ((16,), 6)]),
     (around.multiplies_two_at_once, [
         ((256, 105 * MIB, V5E), True), ((257, 105 * MIB, V5E), False), ((256, 104 * MIB, V5E), False),
         ((128, 47 * MIB, V5P), True), ((129, 47 * MIB, V5P), False), ((128, 46 * MIB, V5P), False),
