@@ -38,8 +38,9 @@ def sums_apart(block: Block) -> frozenset[int]:
     )
 
 
-def met_apart(block: Block) -> frozenset[int]:
-    """The values in which a product's tiles meet another array, that are summed, and read by others too."""
+def met_apart(block: Block, laid: Collection[int] = ()) -> frozenset[int]:
+    """The values in which a product's tiles meet another array, that are summed, and read by others too; but for what
+    is told to lie in order (`lowering.laid`), whose sums take nothing."""
     tiles, summed = set[int](), set[int]()
     met = dict[int, int]()  # of what is computed of such a value, that value
     readers = Counter[int](number for step in block.steps for number in step.operands)
@@ -55,7 +56,7 @@ def met_apart(block: Block) -> frozenset[int]:
             tiles.add(step.result)
             if of or _meets_others(step, block, tiles):
                 met[step.result] = of[0] if of else step.result
-    return frozenset(value for value in summed if readers[value] > 1)
+    return frozenset(value for value in summed if readers[value] > 1 and value not in laid)
 
 
 def products_apart(block: Block) -> frozenset[int]:

@@ -92,8 +92,9 @@ class Plain:
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
     along `terms` one by one (`lowering.small`), and is `turned` where its second operand is given first
-    (`lowering.turned`); numbers are added up `by_product` (`lowering.shares`, `lowering.ones`); a mask is made as
-    `wide` as a value that is made of it (`lowering.masks`).
+    (`lowering.turned`); what is `laid` is told to lie in the order of its dims (`lowering.laid`); numbers are added up
+    `by_product` (`lowering.shares`, `lowering.ones`); a mask is made as `wide` as a value that is made of it
+    (`lowering.masks`).
     """
 
     op: PlainOp
@@ -104,6 +105,7 @@ class Plain:
     by_product: bool = False
     wide: int | None = None
     turned: bool = False
+    laid: bool = False
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

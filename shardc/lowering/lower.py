@@ -111,6 +111,7 @@ class _About(NamedTuple):
     by_product: frozenset[int] = frozenset()
     wide: Mapping[int, int] = MappingProxyType({})
     turned: frozenset[int] = frozenset()
+    laid: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
@@ -123,17 +124,17 @@ class _About(NamedTuple):
         twice = _twice(block, target)
         told = {number for each in (terms, twice) for number, how in each.items() if how is not None}
         turned = _turned(block, target) - told
-        return cls(apart | waited, unasked, twice, terms, by_product, wide, turned)
+        laid = _in_order(block, target)
+        return cls(apart | waited, unasked, twice, terms, by_product, wide, turned, laid)
 
 
 def _told(step: Step, found: Form, about: _About) -> Form:
     match found:
         case Plain():
-            made, (apart, unasked, twice, terms, by_product, wide, turned) = step.result, about
+            made, (apart, unasked, twice, terms, by_product, wide, turned, laid) = step.result, about
             told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
-            return replace(
-                told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made), turned=made in turned
-            )
+            told = replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
+            return replace(told, turned=made in turned, laid=made in laid)
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -144,8 +145,16 @@ def _apart(block: Block, target: Target) -> frozenset[int]:
     from shardc.lowering.apart import met_apart, products_apart, sums_apart
 
     sums = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
-    met = met_apart(block) if tpu.sums_what_meets_tiles(target) else frozenset[int]()
+    met = met_apart(block, _in_order(block, target)) if tpu.sums_what_meets_tiles(target) else frozenset[int]()
     return sums | met | (products_apart(block) if makes_products_again(target) else frozenset[int]())
+
+
+def _in_order(block: Block, target: Target) -> frozenset[int]:
+    if not target.names_slice:
+        return frozenset()
+    from shardc.lowering.laid import laid_in_order
+
+    return laid_in_order(block, target)
 
 
 def _unasked(block: Block) -> frozenset[int]:

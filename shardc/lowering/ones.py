@@ -25,6 +25,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Apply, Block, Einsum, Loop, Step, ValueNumber, operands_of
 from shardc.lowering.apart import met_apart
 from shardc.lowering.fusion import Reads, kinds_of, needs_whole, readers_of
+from shardc.lowering.laid import laid_in_order
 from shardc.lowering.rounded import NARROW
 from shardc.lowering.target import Target
 from shardc.lowering.timed import adds_up_by_ones
@@ -38,7 +39,8 @@ def by_ones(block: Block, target: Target) -> Mapping[int, frozenset[int]]:
     sums = [step for step in every if step.operands[0] not in exponentials]
     if not sums:
         return {}
-    around = _Around.of(block, met_apart(block) if sums_what_meets_tiles(target) else frozenset())
+    laid = laid_in_order(block, target)
+    around = _Around.of(block, met_apart(block, laid) if sums_what_meets_tiles(target) else frozenset())
     return {step.result: around.read(step) for step in sums if around.is_alone(step)}
 
 

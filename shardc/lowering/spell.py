@@ -51,9 +51,7 @@ def _lines(block: Block, lowering: Lowering) -> Iterator[str]:
 def words(form: Form) -> Iterator[str]:
     """What a form is called."""
     match form:
-        case Plain(
-            apart=apart, unasked=unasked, twice=twice, terms=terms, by_product=by_product, wide=wide, turned=turned
-        ):
+        case Plain(_, apart, unasked, twice, terms, by_product, wide, turned, laid):
             yield "plain"
             yield from ["behind a barrier"] if apart else []
             yield from ["summed as the chip does"] if unasked else []
@@ -62,6 +60,7 @@ def words(form: Form) -> Iterator[str]:
             yield from ["summed by a product"] if by_product else []
             yield from ["as wide as what reads it"] if wide is not None else []
             yield from ["the second operand first"] if turned else []
+            yield from ["in the order of its dims"] if laid else []
         case Gathered():
             yield "plain" if len(form.spelled) == 1 else "in rounds"
             yield from ["as rows"] if form.rows is not None else []

@@ -218,12 +218,13 @@ class _Writer:
         match form:
             case Plain(Apply() | Einsum() as op, apart, by_product=True):
                 return [*self._by_product(step, op), *([call(BARRIER, Name(""))] if apart else [])]
-            case Plain(op, apart, unasked, twice, terms, turned=turned):
+            case Plain(op, apart, unasked, twice, terms, turned=turned, laid=laid):
                 step = replace(step, operands=step.operands[::-1], seen=step.seen[::-1]) if turned else step
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
                 rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]
-                return [*rows, *([call(BARRIER, Name(""))] if apart else [])]
+                lies = [local.in_order(len(self.schedule.values[step.result].dims))] if laid else []
+                return [*rows, *lies, *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():
                 operand = self.schedule.values[step.operands[0]]
                 return self._read(step, gathered(form, operand, self._name(step.result), self.mesh))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from shardc.emit.allowed import HIGHEST, LEFT, RIGHT, TOTAL, TRIP
+from shardc.emit.allowed import HIGHEST, LAID, LEFT, RIGHT, TOTAL, TRIP
 from shardc.emit.exprs import (
     Attr,
     BinOp,
@@ -138,6 +138,11 @@ def _alike(operands: tuple[Array, ...], names: tuple[Expr, ...]) -> tuple[Expr, 
 
 def as_type(value: Expr, dtype: DType | None) -> Expr:
     return value if dtype is None else method(value, "astype", type_name(dtype))
+
+
+def in_order(rank: int) -> Expr:
+    """What is told to lie in the order of its dims."""
+    return call(LAID, Name(""), call("Layout", Items(tuple(Const(dim) for dim in range(rank)))))
 
 
 def type_name(dtype: DType) -> Name:

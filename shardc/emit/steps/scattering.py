@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from shardc.emit.allowed import LAID
 from shardc.emit.exprs import Call, Const, Expr, Items, Name, axes_argument, call, method, size_of
 from shardc.emit.steps.exchanges import by_axis, sent, to_front
-from shardc.emit.steps.local import as_type, type_name
+from shardc.emit.steps.local import as_type, in_order, type_name
 from shardc.emit.steps.moves import groups
 from shardc.ir.dtypes import DType, Kind, accumulator
 from shardc.ir.mesh import Mesh
@@ -52,9 +51,7 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
 
 
 def _told(way: Scattering, rank: int) -> list[Expr]:
-    """How to lie: in the order of the dims."""
-    layout = call("Layout", Items(tuple(Const(dim) for dim in range(rank))))
-    return [call(LAID, _VALUE, layout)] if way.is_told_to_lie else []
+    return [in_order(rank)] if way.is_told_to_lie else []
 
 
 def _apart(way: Scattering, mesh: Mesh) -> list[Expr]:
