@@ -92,7 +92,7 @@ class Plain:
     With `apart` the result is read through a barrier (`lowering.apart`); a product that is `unasked` names no type to
     add up in (`lowering.unasked`), reads the operand `twice` two times (`lowering.vectors`), and adds up the numbers
     along `terms` one by one (`lowering.small`), and is `turned` where its second operand is given first
-    (`lowering.turned`); what is `laid` is told to lie in the order of its dims (`lowering.laid`); numbers are added up
+    (`lowering.turned`); what is `laid` is told in which order its dims lie (`lowering.laid`); numbers are added up
     `by_product` (`lowering.shares`, `lowering.ones`); a mask is made as `wide` as a value that is made of it
     (`lowering.masks`).
     """
@@ -105,7 +105,7 @@ class Plain:
     by_product: bool = False
     wide: int | None = None
     turned: bool = False
-    laid: bool = False
+    laid: tuple[int, ...] | None = None  # its dims' places, from the major to the minor
 
     def calls(self, mesh: Mesh) -> tuple[Call, ...]:
         match self.op:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from shardc.ir.dtypes import DTYPES, DType
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Loop, Step
+from shardc.ir.sharding import Dims
 from shardc.lowering.fusion import Reads, is_batched, reads
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Target
@@ -35,29 +36,35 @@ def is_laid_in_order(dtype: DType, target: Target) -> bool:
     return target.names_slice and dtype == DTYPES["bf16"]
 
 
-def laid_in_order(block: Block, target: Target) -> frozenset[int]:
-    """The products, and what is computed of their elements, that are summed and kept."""
-    tiles, summed, turned = dict[int, frozenset[int]](), set[int](), set[int]()
+def laid_in_order(block: Block, target: Target) -> Mapping[int, tuple[int, ...]]:
+    """The products, and what is computed of their elements, that are summed and kept; and of each the places of its
+    dims, from the major to the minor: in its own order, or in that of the one that is computed of it at last.
+
+        p[I, K] = A · B;  y[K, I] = p / (1 + sum_I(p))      p lies as [K, I], its dims at 1, 0
+    """
+    tiles, summed, orders = dict[int, frozenset[int]](), set[int](), dict[int, set[Dims]]()
     for step in block.steps:
         if isinstance(step.op, Loop) or step.op.facts.kind is not Kind.LOCAL:
             continue
         kind, dims = reads(step, block), block.values[step.result].dims
-        read = [value for value in step.operands if value in tiles]
-        of = frozenset[int]().union(*(tiles[value] for value in read))
+        of = frozenset[int]().union(*(tiles[value] for value in step.operands if value in tiles))
         if kind is Reads.PRODUCT:
             tiles |= {} if is_batched(step, block) else {step.result: frozenset({step.result})}
-        elif {*dims} != {dim for value in read for dim in block.values[value].dims}:
+        elif any({*dims} != {*block.values[value].dims} for value in of):
             summed |= of if kind is not Reads.ELEMENTS else set()
-        elif kind in (Reads.ELEMENTS, Reads.SHARES):
+        elif of and kind in (Reads.ELEMENTS, Reads.SHARES):
             tiles[step.result] = of | {step.result}
             summed |= of if kind is Reads.SHARES else set()
-            turned |= of if any(block.values[value].dims != dims for value in read) else set()
+        for value in tiles.get(step.result, ()):
+            orders.setdefault(value, set()).add(dims)
     kept = _readers(block)
-    return frozenset(
-        value
-        for value in summed - turned
-        if is_laid_in_order(block.values[value].dtype, target) and (kept[value] > 1 or value in block.outputs)
-    )
+    found = dict[int, tuple[int, ...]]()
+    for value in summed:
+        own, is_output = block.values[value], value in block.outputs
+        others = orders[value] - {own.dims}
+        if is_laid_in_order(own.dtype, target) and (kept[value] > 1 or is_output) and len(others) + is_output < 2:
+            found[value] = tuple(own.dims.index(dim) for dim in next(iter(others), own.dims))
+    return found
 
 
 def _readers(block: Block) -> Mapping[int, int]:

@@ -133,8 +133,8 @@ def _about(step: Step, op: Single, form: OneForm, block: Block, _: Mesh) -> Iter
             yield from _of_product(step, op, form, block)
             if form.by_product and not _adds_up(step, op):
                 yield "is no sum by itself, nor a function that adds up along one dim"
-            if form.laid and (op.facts.is_move or len(block.values[step.result].dims) < 2):
-                yield "is nothing of several dims that is computed, to lie in their order"
+            if form.laid is not None and {*form.laid} != {*range(len(block.values[step.result].dims))}:
+                yield f"has no dims to lie as {form.laid}"
             if form.wide is not None:
                 yield from _wider(step, form.wide, block)
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds():

@@ -111,7 +111,7 @@ class _About(NamedTuple):
     by_product: frozenset[int] = frozenset()
     wide: Mapping[int, int] = MappingProxyType({})
     turned: frozenset[int] = frozenset()
-    laid: frozenset[int] = frozenset()
+    laid: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
@@ -134,7 +134,7 @@ def _told(step: Step, found: Form, about: _About) -> Form:
             made, (apart, unasked, twice, terms, by_product, wide, turned, laid) = step.result, about
             told = replace(found, apart=made in apart, unasked=made in unasked, by_product=made in by_product)
             told = replace(told, twice=twice.get(made), terms=terms.get(made), wide=wide.get(made))
-            return replace(told, turned=made in turned, laid=made in laid)
+            return replace(told, turned=made in turned, laid=laid.get(made))
         case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped():
             return found
         case _:
@@ -149,9 +149,9 @@ def _apart(block: Block, target: Target) -> frozenset[int]:
     return sums | met | (products_apart(block) if makes_products_again(target) else frozenset[int]())
 
 
-def _in_order(block: Block, target: Target) -> frozenset[int]:
+def _in_order(block: Block, target: Target) -> Mapping[int, tuple[int, ...]]:
     if not target.names_slice:
-        return frozenset()
+        return {}
     from shardc.lowering.laid import laid_in_order
 
     return laid_in_order(block, target)

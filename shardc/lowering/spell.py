@@ -60,7 +60,7 @@ def words(form: Form) -> Iterator[str]:
             yield from ["summed by a product"] if by_product else []
             yield from ["as wide as what reads it"] if wide is not None else []
             yield from ["the second operand first"] if turned else []
-            yield from ["in the order of its dims"] if laid else []
+            yield from [f"its dims laid as {', '.join(map(str, laid))}"] if laid is not None else []
         case Gathered():
             yield "plain" if len(form.spelled) == 1 else "in rounds"
             yield from ["as rows"] if form.rows is not None else []

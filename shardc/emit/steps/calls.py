@@ -223,7 +223,7 @@ class _Writer:
                 done = self._unasked(step) if unasked else self._plain(step, op)
                 done = done if terms is None else local.by_terms(done, self._arrays(step), terms)
                 rows = [done] if twice is None else [local.with_vector_twice(done, twice), Index(Name(""), 0)]
-                lies = [local.in_order(len(self.schedule.values[step.result].dims))] if laid else []
+                lies = [] if laid is None else [local.in_order(laid)]
                 return [*rows, *lies, *([call(BARRIER, Name(""))] if apart else [])]
             case Gathered():
                 operand = self.schedule.values[step.operands[0]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shardc.emit.allowed import HIGHEST, LAID, LEFT, RIGHT, TOTAL, TRIP
 from shardc.emit.exprs import (
@@ -140,9 +140,9 @@ def as_type(value: Expr, dtype: DType | None) -> Expr:
     return value if dtype is None else method(value, "astype", type_name(dtype))
 
 
-def in_order(rank: int) -> Expr:
-    """What is told to lie in the order of its dims."""
-    return call(LAID, Name(""), call("Layout", Items(tuple(Const(dim) for dim in range(rank)))))
+def in_order(places: Iterable[int]) -> Expr:
+    """What is told to lie with its dims in this order, from the major to the minor."""
+    return call(LAID, Name(""), call("Layout", Items(tuple(map(Const, places)))))
 
 
 def type_name(dtype: DType) -> Name:

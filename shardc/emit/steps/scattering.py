@@ -51,7 +51,7 @@ def _along(way: Scattering, rank: int, dtype: DType, mesh: Mesh) -> list[Expr]:
 
 
 def _told(way: Scattering, rank: int) -> list[Expr]:
-    return [in_order(rank)] if way.is_told_to_lie else []
+    return [in_order(range(rank))] if way.is_told_to_lie else []
 
 
 def _apart(way: Scattering, mesh: Mesh) -> list[Expr]:
