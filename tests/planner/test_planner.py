@@ -223,18 +223,63 @@ def test_what_moves_several_dims_may_name_its_axes_in_any_order(axes):
         shardc.plan("CollectivePermute_X(A[I_XY, J]) → A[I_YX, J]", mesh="X=2,Y=2", dims="I=8,J=8")
 
 
-@pytest.mark.instant
-@pytest.mark.parametrize(
-    "text",
-    [
+NOT_DONE = "check that the operand is sharded, or unreduced, over the axes named"
+NOT_LOCAL = "drop `_LOCAL`, or shard the contracted dim alike on both operands"
+NOT_SUMMED = "drop the `{U_…}`, or contract a dim that this axis shards"
+REFUSALS = [  # what is underlined, and the words for it, where shardings alone do not tell
+    (
         "a = relu(A[I_X, J]); b[I_Y, J] = CollectivePermute(a)",
+        ("SHC219", "CollectivePermute(a)"),
+        ("`CollectivePermute` cannot be done to its operand", "", NOT_DONE),
+    ),
+    (
         "b[I, J] = AllReduce_Y(relu(A[I_X, J]))",
-    ],
-)
-def test_a_collective_that_cannot_be_done_to_what_is_computed_is_refused_where_it_is_named(text):
-    with pytest.raises(ShardcError, match="cannot be done to its operand") as error:
-        shardc.plan(text, mesh="X=2,Y=2", dims="I=8,J=8")
-    assert error.value.code == "SHC219" and error.value.span is not None
+        ("SHC219", "AllReduce_Y(relu(A[I_X, J]))"),
+        ("`AllReduce` cannot be done to its operand", "", NOT_DONE),
+    ),
+    (
+        "b[I_X, J_Y] = AllGather(relu(A[I, J_X]))",
+        ("SHC219", "b[I_X, J_Y]"),
+        (
+            "`AllGather` does not give `b[I_X, J_Y]`",
+            "",
+            "it gives `b[I, J]` or `b[I, J_X]` or `b[I, J_Y]` or `b[I_X, J]`",
+        ),
+    ),
+    (
+        "b[I, J_?] = relu(A[I, J_X]); C[I, K]{U_X} = b ·_LOCAL W[J, K]",
+        ("SHC211", "b ·_LOCAL W[J, K]"),
+        ("the operands' shardings do not allow a local product", "", NOT_LOCAL),
+    ),
+    (
+        "C[I_X, K] = A[I, J] ·_LOCAL (W[J_X, L] · V[L, K])",
+        ("SHC211", "C[I_X, K]"),
+        (
+            "a local product does not leave `C[I_X, K]`",
+            "",
+            "it leaves `C[I, K]` or `C[I, K]{U_X}` or `C[I, K_X]`",
+        ),
+    ),
+    (
+        "b[I, J]{U_YX} = relu(A[I, J_X])",
+        ("SHC220", "b[I, J]"),
+        (
+            "no sequence of moves leads to `b[I, J]{U_XY}`",
+            "nothing makes the value unreduced over X, Y",
+            NOT_SUMMED,
+        ),
+    ),
+]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("text", "where", "words"), REFUSALS)
+def test_what_cannot_be_done_is_refused_where_it_is_written_with_the_reason_and_the_remedy(text, where, words):
+    with pytest.raises(ShardcError) as error:
+        shardc.plan(text, mesh="X=2,Y=2", dims="I=8,J=8,K=8,L=8")
+    found = error.value
+    assert (found.code, found.span.text) == where
+    assert (found.message, found.note, found.help) == words
 
 
 def test_a_local_product_takes_its_operands_as_they_are():
