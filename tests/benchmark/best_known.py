@@ -7,7 +7,8 @@
 Of each case the table has price, memory, bound, gap, steps with their rules, forms, other strategies, a hash of the
 source, or the refusal in full; and the work: units of the budget, and what `counted.py` names. None of it is timed, so
 that it is the same everywhere. The cases are those of all that are drawn which come to the most parts of the code in
-the least time (`chosen.py`).
+the least time (`chosen.py`), and of the programs that other tests plan (`tested-`) those which come to parts where few
+that are drawn do: what is written twice, shares of what lies nowhere, moves beside other statements, large slices.
 """
 
 from __future__ import annotations
