@@ -8,6 +8,7 @@ import pytest
 import shardc
 from shardc.cost import LinkModel, chip
 from shardc.errors import ShardcError
+from shardc.ir.collectives import JointScatter, ReduceScatter
 from shardc.planner import Objective
 from shardc.planner.problem import Problem
 from shardc.planner.statement.orders import all_orders
@@ -59,3 +60,18 @@ def test_strategies_are_found_the_cheapest_first(text, objective):
     every += [table_as_written(problem, other) for other in others]
     prices = [priced(fixed_if_asked(each), statement) for each in every]
     assert found == sorted(price for price in prices if price is not None)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("text", ["C[I_X, K_Y] = A[I, J_XY] · B[J_XY, K]", "A[I, J, K]{U_XYZ} → A[I_X, J_Y, K_Z]"])
+def test_what_scatters_over_several_dims_at_once_is_listed_one_dim_at_a_time_too(text):
+    plan = shardc.plan(text, mesh="X=2,Y=2,Z=2", dims="I=64,J=64,K=64", chip="v5e")
+    (statement,) = plan._found.statements
+    every = [[step.op for step in each.steps] for each in statement.alternatives]
+    joint = [ops for ops in every if any(isinstance(op, JointScatter) for op in ops)]
+    assert joint and all([*one_dim_each(ops)] in every for ops in joint)
+
+
+def one_dim_each(ops):
+    for op in ops:
+        yield from (ReduceScatter(axes, dim) for dim, axes in op.parts) if isinstance(op, JointScatter) else [op]
