@@ -83,6 +83,7 @@ FEATURES = (  # of the notation, each where the forms and the text that is writt
     "B[I_?, J_?] = relu(A[I_X, J]); C[I, K_X] = B · W[J, K_X]; D[J, K] = B · E[I, K]",
     "W'[I_X, J] ·_LOCAL V[J, K] → U[I_X, K]",
     "T[I, K] = A[I, J] · B[J_X, K]; return T, A",
+    "y[I_X, K] = (A[I, J_X] ·_J B[J_X, K]) + relu(A[I, J_X] ·_J B[J_X, K])",
 )
 PLACES: tuple[dict[str, Any], ...] = (
     {"mesh": "X=4,Y=2", "chip": "v5p"},

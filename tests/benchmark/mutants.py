@@ -141,7 +141,7 @@ def _left_out(node: ast.AST) -> Iterator[ast.AST]:
             parts = [node]
         case ast.Expr(value=ast.Constant()) | ast.If(test=ast.Name("TYPE_CHECKING"), orelse=[]):
             parts = [node]
-        case ast.keyword(arg="strict" | "maxsize" | "repr"):
+        case ast.keyword(arg="strict" | "maxsize" | "repr" | "init"):
             parts = [node]
     for part in parts:
         yield from () if part is None else ast.walk(part)

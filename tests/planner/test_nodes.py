@@ -23,7 +23,7 @@ from shardc.planner.problem import Problem
 from shardc.planner.whole.arrays import Entity, LoopLines, fresh
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import Known, Nodes, TooWide, repeated
-from shardc.planner.whole.prices import NEVER
+from shardc.planner.whole.prices import BITS, NEVER, Scale
 from shardc.planner.whole.scale import scale_of
 from shardc.planner.whole.spaces import spaces_of
 from shardc.testing import loops, mixed_programs, programs
@@ -169,6 +169,21 @@ def taken_by_loops(program):
 def test_what_is_repeated_costs_so_often_as_much_or_what_cannot_be(prices, times):
     found = repeated(np.array(prices, dtype=np.int64), times)
     assert found.tolist() == [price * times if price <= NEVER // times else NEVER for price in prices]
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize("second", [0, 1, 2**24 - 1, 2**24, 2**40])
+@pytest.mark.parametrize("first", [0, 1, 2**30, 2**31 - 1, 2**31, 2**53 - 1, 2**53, 2**54 - 1, 2**54, 2**55 - 1, 2**55])
+def test_a_price_has_room_for_two_measures_as_long_as_a_word_holds_the_first(first, second):
+    """The second keeps as many of its bits as there is room for, and changes no order of the first."""
+    found = Scale.of(Objective.BYTES, second, first)
+    if first >= 2**BITS // 2:
+        assert found is None
+        return
+    most = int(found.of_arrays(np.array([second]), np.array([first]))[0])
+    assert found.first(most) == first and most < 2**BITS
+    assert found.unit == max(0, second.bit_length() - found.bits)
+    assert found.bits == 24 or first << found.bits + 1 >= 2 ** (BITS - 1)
 
 
 def test_a_fresh_name_is_borne_by_nothing_and_is_short():

@@ -41,6 +41,8 @@ RULES = {
     "A[I_XY, J] · B[J, K] → C[I_X, K]": "Einsum; AllGather_Y C",
     "A[I_X, J] → A[I, J_X]": "AllToAll_X,J A",
     "AllGather_X(A[I_X, J]) → A[I, J]": "AllGather_X A",
+    "B[I_X, J] = relu(AllGather_X(A[I_X, J]))": "AllGather_X A; relu; Slice_X,I B",
+    "B[I, J_X] = relu(ReduceScatter_X(A[I, J]{U_X}))": "ReduceScatter_X,I A; relu; AllToAll_X,J B",
     "A[I_X, J_Y] → A[I_Y, J_X]": "AllGather_X A; AllGather_Y A; Slice_Y,I A; Slice_X,J A",
     "A[I]{U_X} → A[I_X]": "ReduceScatter_X,I A",
     "C[I, L] = A[I, J_X] · B[J_X, K] · D[K, L]": "Einsum; AllReduce_X C_1; Einsum",

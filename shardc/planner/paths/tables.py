@@ -128,7 +128,8 @@ class Table:
                 return None
             found = self.search.paths(self.seeds, number, limit)
             if number not in found.price:
-                self._above[number] = -1 if limit is None else limit
+                if limit is not None:
+                    self._above[number] = limit
                 return None
             self._towards[number] = found
         price = self.paths(number).price.get(number)

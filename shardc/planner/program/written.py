@@ -199,10 +199,10 @@ class _Writer:
         value = self._value(expr.operand, Pattern.free(len(expr.dims)), self.builder.inner(expr.operand))
         search = self.problem.search(expr)
         edges = list(named_edges(expr, search.graph.number(self._sharding(value)), search))
-        fitting = [edge for edge in edges if wanted.matches(search.graph.shardings[edge.target])]
-        if not (fitting or edges):
+        if not edges:
             raise _NoRule
-        return self.builder.move(value, (fitting or edges)[0].move, name, NAMED)
+        fitting = (edge for edge in edges if wanted.matches(search.graph.shardings[edge.target]))
+        return self.builder.move(value, next(fitting, edges[0]).move, name, NAMED)
 
     def _call(self, expr: Call, wanted: Pattern, name: str) -> ValueNumber:
         """Operands as the first with all the dims lies; what has no operands of its own, as it is wanted."""

@@ -42,7 +42,6 @@ from shardc.planner.statement.orders import MAX_ORDERS, all_orders, taken
 from shardc.planner.statement.refusals import unreachable
 
 MAX_STRATEGIES = 2048
-EARLY = 4  # strategies that are listed before the other orders are looked at
 _Places: TypeAlias = tuple[int, ...]  # which strategy of each operand
 _Lie: TypeAlias = tuple[tuple[tuple[ShardingNumber, int], ...], ...]  # of each operand, where, and at what price more
 _Call: TypeAlias = tuple[ShardingNumber, int, tuple[ShardingNumber, ...]]  # to what, what it adds, from where
@@ -56,10 +55,8 @@ def cheapest_first(
     One for each strategy of the products in one order, and one for each other order, with all of its strategies.
     """
     ranked = _Ranked(problem, statement, _Strategies(problem, order, statement.pattern.exact), list(others))
-    for number in count():
+    while True:
         try:
-            if number == EARLY:
-                ranked.try_others()
             found = ranked.following()
         except Spent:
             yield from ranked.known()
