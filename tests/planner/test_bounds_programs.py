@@ -199,3 +199,17 @@ def test_no_plan_of_many_drawn_programs_gets_below_the_bound(case):
 
 def dims_of(text):
     return {dim: size for dim, size in SHAPE.items() if dim in text}
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(
+    "product", ["A[L, I, J_X] · B[J_X, K]", "A[I, J_X] · B[L, J_X, K]", "relu(A[I, J_X]) · B[L, J_X, K]"]
+)
+def test_a_product_of_rows_is_received_in_each_trip_whichever_operand_they_are_of(product):
+    """A device has a quarter of the sums; of both operands' rows more is received."""
+    dims = {"I": 64, "J": 64, "K": 64, "L": 3}
+    results = math.prod(dims[dim] for dim in "LIK") * 2 * 3 // 4
+    assert wire(f"for L {{ C[L, I, K] = {product} }}; return C", {"X": 4}, dims=dims)[0] == results
+    once, _ = wire("C[I, K] = A[I, J_X] · B[J_X, K]", {"X": 4}, dims=dims)
+    both, _ = wire("for L { C[L, I, K] = A[L, I, J_X] · B[L, J_X, K] }; return C", {"X": 4}, dims=dims)
+    assert both == dims["L"] * once >= results
