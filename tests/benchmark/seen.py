@@ -87,14 +87,16 @@ class Seen:
     def in_order(self, mutant: Mutant, most: float) -> list[str]:
         """The tests for a mutant that take no longer than that, the quickest first. The n-th case of one test counts as
         √n times as long, and so does the n-th that comes to the same blocks of the module, so that many quick ones
-        which see the same do not take the time that others would have."""
+        which see the same do not take the time that others would have. Cases of a table are programs of all kinds, so
+        that of these only the second holds."""
         found = [test for test in self.entering(mutant) if self.seconds[test] <= most]
         comes_to = self._of_module(mutant)
         cases, alike, counted = Counter[str](), Counter[frozenset[str]](), dict[str, float]()
         for test in sorted(found, key=lambda test: (self._counted(test, mutant), test)):
-            cases[test_of(test)] += 1
+            cases[test_of(test)] += not test.startswith(IN_FULL)
             alike[comes_to[test]] += 1
-            counted[test] = self._counted(test, mutant) * math.sqrt(cases[test_of(test)] * alike[comes_to[test]])
+            times = max(1, cases[test_of(test)]) * alike[comes_to[test]]
+            counted[test] = self._counted(test, mutant) * math.sqrt(times)
         return sorted(found, key=lambda test: (counted[test], test))
 
     def of(self, mutant: Mutant, most: float) -> list[str]:
