@@ -30,6 +30,8 @@ TEXTS = (
     "C[I, K] = relu(A[I_X, J]) · exp(B[J, K_Y])",
     "C[I_X, K] = relu(A[I, J_X] · B[J, K])",
     "C[I, K]{U_X} = A[I, J_X] ·_LOCAL B[J_X, K]",
+    "C[I_Y, K] = AllGather(exp(A[I_X, J])) · B[J_Y, K]",
+    "C[I_Y, K_X] = exp(A[I_X, J]) · AllGather(relu(B[J_Y, K_X]))",
     "D[I_X, K] = (A[I, J_X] · B[J, K]) ⊙ C[I_Y, K]",
 )
 
