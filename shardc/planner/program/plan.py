@@ -13,6 +13,7 @@ from shardc.cost.rate import picoseconds
 from shardc.ir.plan import Schedule
 from shardc.ir.program import Program, every_statement
 from shardc.ir.refine import Refinement
+from shardc.lowering.tpu import LARGE_SLICE
 from shardc.planner.bounds.held import least_held, least_peak
 from shardc.planner.budget import Budget
 from shardc.planner.idle import Idle, is_alone, is_worth_it, only_moves
@@ -52,7 +53,7 @@ def plan_with_subaxes(
     """As `plan_program`; on a mesh with axes cut where that is cheaper by the objective, or alone keeps the limit: by
     bytes if it saves any, by time a hundredth. Programs that take or give partial sums are left on their mesh."""
     found = _cheapest(_OnAnyMesh, program, model, Planning(objective, idle, AtOnce()))(memory)
-    return in_rounds(found, model)
+    return found if program.mesh.devices < LARGE_SLICE else in_rounds(found, model)
 
 
 def otherwise(found: PlannedProgram, model: CostModel, idle: Idle) -> Iterator[PlannedProgram]:

@@ -16,7 +16,6 @@ from shardc.cost.sums import cost_of
 from shardc.ir.finer import OnFiner
 from shardc.ir.plan import Schedule
 from shardc.ir.refine import Refinement, refined, refinement
-from shardc.lowering.tpu import LARGE_SLICE
 from shardc.planner.planned import PlannedLoop, PlannedProgram, PlannedStatement, settled
 
 
@@ -41,8 +40,6 @@ def in_rounds(planned: PlannedProgram, model: CostModel) -> PlannedProgram:
     """The plan, on a mesh of two axes where one is gathered over that is all of a large slice, and what that leaves has
     to be equal. Programs that take or give partial sums are left on their mesh."""
     schedule = planned.schedule
-    if schedule.mesh.devices < LARGE_SLICE:
-        return planned
     ends = (schedule.values[value].sharding for value in (*schedule.inputs, *schedule.outputs))
     axes = schedule.mesh.nontrivial(schedule.mesh.names)
     if schedule.by is not None or len(axes) != 1 or any(sharding.unreduced for sharding in ends):
