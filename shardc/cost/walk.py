@@ -17,7 +17,7 @@ from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
 from shardc.lowering import buffers, tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
-from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
+from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm, lies_as_told
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips, may_become_output, shares_place
 
@@ -298,6 +298,7 @@ class Walk:
         if not is_output or self.heap.is_apart(held) or held not in self.by_products:
             return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
         is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, self.schedule.block)
+        is_tiled = is_tiled and not lies_as_told(self.forms.get((value,)))
         return not may_become_output(is_tiled or held in self.in_other_tiles, self.heap.fits_twice_on_chip(held))
 
     def _is_turned(self, step: Step) -> bool:

@@ -219,6 +219,11 @@ OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns | InOneRoun
 Form: TypeAlias = OneForm | Looped
 
 
+def lies_as_told(form: Form | None) -> bool:
+    """Whether the compiler is told in which order the dims of a step's result lie."""
+    return isinstance(form, Plain) and form.laid is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """The form of each step of a block, in order; of steps that are done once more, by place, what they wait for, as

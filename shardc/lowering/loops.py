@@ -31,6 +31,7 @@ from shardc.ir.program import Program, Statement
 from shardc.lowering import tpu
 from shardc.lowering.leaves import Behind, Going, Leaf, TextLoop, Told, is_in_loops, is_widened, types_of
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, leaves_tiles, loop_dims, met, reader_of
+from shardc.lowering.rounded import NARROW
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
 from shardc.lowering.timed import keeps_shares
@@ -48,7 +49,7 @@ class Account:
 
     readers: Readers
     sizes: Mapping[str, int]
-    keeps_shares: bool
+    target: Target
     made: dict[Met, tuple[Leaf, ...]] = field(default_factory=dict)  # what is read where a value is
     behind: dict[Met, Behind] = field(default_factory=dict)
     loops: list[TextLoop] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Account:
 
     @classmethod
     def of(cls, program: Program) -> Account:
-        account = cls(Readers.of(program), dict(program.sizes), keeps_shares(Target.of(program)))
+        account = cls(Readers.of(program), dict(program.sizes), Target.of(program))
         for each in program.statements:
             if isinstance(each, Statement):
                 account._leaves(each.expr)
@@ -143,11 +144,11 @@ class Account:
         largest = others.is_first(call, Through.LARGEST) and (is_sent or not self._is_beside(call))
         lies = not has_tiles and self._is_leaf(self._narrow(operand)) and others.have_one_largest
         multiplied = has_tiles and Through.SUM in through and self._adds_up_by_product(call)
-        summed = not multiplied and others.is_first(call, Through.SUM)
+        summed, keeps = not multiplied and others.is_first(call, Through.SUM), keeps_shares(self.target)
         return Passes(
             int(largest and lies),
             int(largest and not lies) + int(summed),
-            int(Through.RESULT in through and (is_left or not readers.is_for_products(met(call), self.keeps_shares))),
+            int(Through.RESULT in through and (is_left or not readers.is_for_products(met(call), keeps))),
             int(multiplied),
         )
 
@@ -281,9 +282,8 @@ class Account:
             return
         dims = loop_dims(expr)
         whole = {each.key for each in leaves if each.dims == dims}
-        is_sum = not is_of_elements(expr)
-        every = (each for each in self._open_to(dims, whole, behind))
-        found = next((each for each in every if not (is_sum and self._meets_others(each))), None)
+        every = self._open_to(dims, whole, behind)
+        found = next((each for each in every if is_of_elements(expr) or not self._meets_others(each)), None)
         if found is None:
             found = TextLoop(dims, None)
             self.loops.append(found)
@@ -294,8 +294,7 @@ class Account:
         """One of the arrays that a function over dims reads is counted by its passes, if none is at hand."""
         dims = frozenset(operand.dims)
         whole = [leaf for leaf in self._leaves(operand) if leaf.dims == dims]
-        has_tiles = any(leaf.is_tiles for leaf in whole)
-        read = [leaf.key for leaf in whole if not leaf.is_tiles][0 if has_tiles else 1 :]
+        read = [leaf.key for leaf in whole if not leaf.is_tiles][0 if any(leaf.is_tiles for leaf in whole) else 1 :]
         if not self._is_leaf(operand):
             self.told.setdefault(self.readers.key(operand), Told(frozenset(read), written=False))
 
@@ -313,8 +312,10 @@ class Account:
         return sorted(found, key=lambda each: each.tiles is None)
 
     def _meets_others(self, loop: TextLoop) -> bool:
-        """Whether a product's tiles meet another array in a loop, which then takes no sum (`lowering.apart`)."""
-        return loop.tiles is not None and any(self._new(key, {*loop.members, loop.key}) for key in loop.members)
+        """Whether tiles meet another array in a loop, which then takes no sum (`lowering.apart`), nor is `laid`."""
+        dtypes, at_hand = {self.roots[key].dtype for key in loop.members}, {*loop.members, loop.key}
+        laid = self.target.names_slice and dtypes == {NARROW} and self.readers.lead_to_end(loop.members)
+        return loop.tiles is not None and not laid and any(self._new(key, at_hand) for key in loop.members)
 
     # --- what a loop takes
 
@@ -344,7 +345,6 @@ class Account:
         return Passes(largest=int(lying), computed=int(not lying))
 
     def _new(self, key: Met, at_hand: Collection[Met]) -> list[Met]:
-        root = self.roots[key]
-        dims = loop_dims(root)
+        root, dims = self.roots[key], loop_dims(self.roots[key])
         leaves = (leaf for below in root.operands for leaf in self._leaves(below))
         return [*dict.fromkeys(leaf.key for leaf in leaves if leaf.dims == dims and leaf.key not in at_hand)]

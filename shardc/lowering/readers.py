@@ -80,6 +80,13 @@ class Readers:
         whole = (Reader.WHOLE, Reader.PRODUCT) if grows else (Reader.WHOLE,)
         return key in self.ends or any(kind in whole for kind, _ in self.by.get(key, []))
 
+    def lead_to_end(self, keys: Iterable[Met]) -> bool:
+        """Whether one of these values, or what is computed of its elements, is written at the end of a program."""
+        return any(
+            key in self.ends or self.lead_to_end(by for kind, by in self.by.get(key, []) if kind is Reader.ELEMENTS)
+            for key in keys
+        )
+
     def is_read_by_several(self, key: Met) -> bool:
         """Whether it is read more than once, and what is computed of its elements ends in several values: of `n = h ⊙
         silu(h)`, read by two products, n and not silu(h)."""

@@ -19,8 +19,8 @@ CHAINS = [
     # One loop: nothing but the sums lies anywhere. The output of a softmax holds what it is made of, but for one copy.
     ("y = gelu(x); z = y ⊙ x; Out[B_X] = sum_F(gelu(z))", 0),
     ("y = tanh(x); z = y ⊙ rsqrt(mean_F(square(x)) + 1e-6); Out[B_X] = sum_F(z)", 1),  # x is read in two loops
-    ("y = x ⊙ rsqrt(mean_F(square(x)) + 1e-6); z = y / sqrt(mean_F(square(y))); Out[B_X, F_Y] = softmax_F(z)", 1),
-    ("y = x + x; Out[B_X] = sum_F(y); z = y ⊙ y", 2),  # y, and z as the product lays it out
+    ("y = x ⊙ rsqrt(mean_F(square(x)) + 1e-6); z = y / sqrt(mean_F(square(y))); Out[B_X, F_Y] = softmax_F(z)", 0),
+    ("y = x + x; Out[B_X] = sum_F(y); z = y ⊙ y", 0),  # y, told how to lie, where z will be
 ]
 
 
@@ -155,10 +155,9 @@ def test_a_promise_is_what_is_compiled(text, topology, dims):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("text", [text for text, _ in CHAINS[1:]])
 def test_promises_of_chains_are_what_is_compiled(text):
-    """The last is promised a block more, as its output may be laid out as the product is, and then copied."""
-    most = 1.23 if text == CHAINS[-1][0] else 1.01
+    """Laid out for its sum, the product of the last was copied to its output: 1.57 times as much."""
     found = planned(START + text, "v5p:2x2x2").verify()
-    assert 1 - 1e-3 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= most
+    assert 1 - 1e-3 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.01
 
 
 TWO = {"X": 2, "Y": 4}
@@ -200,7 +199,7 @@ def test_no_output_is_written_over_a_product_in_other_tiles(function):
     dims = {"B": 64, "T": 1024, "D": 1024, "H": 16, "E": 128}
     found = shardc.plan(text, mesh={"X": 4}, dims=dims, topology="v5p:2x2x1", dtype="bf16", idle="keep").verify()
     assert found.predicted_memory.temporary_bytes >= found.compiled_memory.output_bytes
-    assert 0.95 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1
+    assert 0.95 <= found.predicted_memory.total_bytes / found.compiled_memory.total_bytes <= 1.001
 
 
 @pytest.mark.tpu

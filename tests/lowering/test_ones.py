@@ -36,7 +36,8 @@ TEXTS = {
     f"C[I, J] = relu({A}); D[I] = sum_J({B})": [True],
     # with a product's tiles; where these met another array it is by itself
     f"h = {A} · {W}; C[I] = sum_K(relu(h)); return C, h": [False],
-    f"y = X[I, K] + {A} · {W}; C[I, K] = y ⊙ rsqrt(mean_K(square(y)) + 1e-6)": [True],
+    f"y = X[I, K] + {A} · {W}; C[I, K] = y ⊙ rsqrt(mean_K(square(y)) + 1e-6)": [False],  # it is told how to lie
+    f"y = X[I, K] + {A} · {W}; n = y ⊙ rsqrt(mean_K(square(y)) + 1e-6); C[I, J] = n · W; return C": [True],
     # what a softmax leaves is at hand
     f"P = softmax_J({A}); C[J] = sum_I(P); return P, C": [False],
     # nor exponentials: of given scores the loop takes less

@@ -103,7 +103,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
     (laid.is_laid_in_order, [
-        ((BF16, V5E), True), ((BF16, V5P), True), ((F32, V5E), False), ((BF16, UNNAMED), False), ((BF16, PLAIN), False),
+        ((BF16, (16, 128), V5E), True), ((BF16, (16, 192), V5E), False), ((BF16, (16, 64), V5E), False),
+        ((BF16, (8, 128), V5E), True), ((BF16, (3, 16, 256), V5P), True), ((F32, (16, 128), V5E), False),
+        ((BF16, (16, 128), UNNAMED), False), ((BF16, (16, 128), PLAIN), False),
     ]),
     (held.pairs_that_go, [((3,), 3), ((4,), 4), ((6,), 6), ((16,), 6)]),
     (around.multiplies_two_at_once, [
