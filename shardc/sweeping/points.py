@@ -14,6 +14,7 @@ from shardc.results import Plan
 from shardc.sweeping.ranges import Over, over, points
 from shardc.sweeping.result import Swept
 from shardc.sweeping.rows import Row, neighbours
+from shardc.sweeping.standing import Stands
 
 _HALVINGS = 8
 _OF_PARSE = ("mesh", "dims", "dtype", "chip", "topology", "dcn", "name")
@@ -55,18 +56,19 @@ def sweep(
         raise refusals[0]
     probes = tuple(
         probe
-        for one, other in neighbours(rows, quantities)
-        for probe in _between(one, other, lambda point: _row(text, base, point, options))
+        for own, one, other in neighbours(rows, quantities)
+        for probe in _between(own, one, other, lambda point: _row(text, base, point, options))
     )
     return Swept(
         tuple(statement.text for statement in base.statements), quantities, tuple(rows), base.mesh.names, probes
     )
 
 
-def _between(one: Row, other: Row, planned: Callable[[Mapping[str, int]], Row]) -> Iterator[Row]:
-    """Rows on the way to where two neighbours' limits change, each halfway: the plan may be another there."""
-    for _ in range(_HALVINGS):
-        (name, first), (_, last) = one.sizes[-1], other.sizes[-1]
+def _between(own: slice, one: Row, other: Row, planned: Callable[[Mapping[str, int]], Row]) -> Iterator[Row]:
+    """Rows on the way to where two neighbours' limits change, each halfway: the plan may be another there. Between
+    splits there is none."""
+    for _ in range(_HALVINGS if own.stop - own.start == 1 else 0):
+        (name, first), (_, last) = one.sizes[own.start], other.sizes[own.start]
         if last - first < 2:
             return
         middle = planned({**dict(one.sizes), name: (first + last) // 2})
@@ -86,7 +88,8 @@ def _base(text: str, swept: Sequence[Over], options: Mapping[str, Any]) -> Progr
             help = f"did you mean `{near}`?" if near else "sweep one of " + ", ".join(known)
             raise ShardcError("SHC001", f"`{name}` is neither a dim of the program nor an axis of its mesh", help=help)
     for each in swept:
-        if len(each.names) > 1 and not all(name in program.mesh for name in each.names):
+        named = (name in program.mesh and (_shards(name, text) or name not in program.dims) for name in each.names)
+        if len(each.names) > 1 and not all(named):
             raise ShardcError("SHC001", f"`{each.text}` splits devices, among axes only", help="sweep dims by ranges")
     return program
 
@@ -100,10 +103,15 @@ def _parsed(text: str, swept: Sequence[Over], options: dict[str, Any]) -> Progra
             raise
         given = mesh_of(options.get("mesh"))
         declared = dict(given.axes) if given is not None else {}
-        missing = {name: 1 for each in swept for name in each.names if f"_{name}" in text or len(each.names) > 1}
+        missing = {name: 1 for each in swept for name in each.names if _shards(name, text) or len(each.names) > 1}
         if not missing:
             raise
         return parse(text, **{**options, "mesh": Mesh.of({**missing, **declared})})
+
+
+def _shards(axis: str, text: str) -> bool:
+    """Whether a name is one of an axis, or begins the names of some, wherever the text has it so."""
+    return f"_{axis}" in text
 
 
 def _row(text: str, base: Program, point: Mapping[str, int], options: Mapping[str, Any]) -> Row:
@@ -115,7 +123,14 @@ def _row(text: str, base: Program, point: Mapping[str, int], options: Mapping[st
     cost = found.cost
     moves = "; ".join(_move(step.op, step.axes) for step in found.steps if step.axes and step.wire_bytes) or "none"
     parts = cost.compute_s, cost.communication_s, cost.time_s, cost.wire_bytes, cost.flops, cost.peak_bytes
-    return Row(sizes, None, *parts, moves)
+    return Row(sizes, None, *parts, moves, _stands(found, point))
+
+
+def _stands(found: Plan, point: Mapping[str, int]) -> Stands:
+    mesh, dims = (
+        tuple((name, size) for name, size in sizes.items() if name not in point) for sizes in (found.mesh, found.dims)
+    )
+    return Stands(mesh, found.chip, found.dtype, dims, found.notes)
 
 
 def _planned(text: str, base: Program, point: Mapping[str, int], options: Mapping[str, Any]) -> Plan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shardc.io.text import json_text
 from shardc.sweeping.ranges import Over
 from shardc.sweeping.rows import Crossing, Row, crossing, least_between, neighbours
+from shardc.sweeping.standing import Standing, standing
 from shardc.sweeping.table import rows_table
 
 if TYPE_CHECKING:
@@ -32,16 +34,24 @@ class Swept:
 
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
-        """Along the quantity that is swept last; of a split along its first axis."""
-        every = sorted((*self.rows, *self.probes), key=lambda row: [size for _, size in row.sizes])
-        return tuple(crossing(*both, len(self.over[-1].names)) for both in neighbours(every, self.over))
+        """Along each quantity that is swept, the last one first; of a split along its first axis."""
+        return tuple(crossing(*found) for found in neighbours(self.rows, self.over, self.probes))
+
+    @cached_property
+    def legal(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.refused is None)
+
+    @cached_property
+    def stands(self) -> Standing:
+        """What the rows are of, beside what is swept, and what was assumed in any of them."""
+        return standing([row.stands for row in self.legal if row.stands is not None])
 
     @cached_property
     def best(self) -> Row | None:
         """The row of the least time, of equal ones the first; None where dims change, and the work with them."""
         if not all(name in self.axes for each in self.over for name in each.names):
             return None
-        return min((row for row in self.rows if row.refused is None), key=lambda row: row.time_s)
+        return min(self.legal, key=lambda row: row.time_s)
 
     @cached_property
     def optimum(self) -> float | None:
@@ -51,16 +61,18 @@ class Swept:
         """
         if len(self.over) != 1 or len(self.over[0].names) != 2:
             return None
-        rows = [row for row in self.rows if row.refused is None]
-        place = min(range(len(rows)), key=lambda number: rows[number].communication_s)
-        if not 0 < place < len(rows) - 1:
-            return None
-        return least_between([(row.sizes[0][1], row.communication_s) for row in rows[place - 1 : place + 2]])
+        return _optimum(self.legal)
 
     def to_json(self) -> str:
         """The JSON text of `shardc plan --sweep --json`."""
+        stands = self.stands
         fields = {
             "version": VERSION,
+            "mesh": {axis: found[0] for axis, found in stands.mesh.items() if len(found) == 1},
+            "chip": stands.chip,
+            "dtype": stands.dtype,
+            "dims": {dim: found[0] for dim, found in stands.dims.items() if len(found) == 1},
+            "notes": list(stands.notes),
             "statements": list(self.statements),
             "sweep": [each.text for each in self.over],
             "rows": [_fields(row) for row in self.rows],
@@ -101,17 +113,29 @@ class Swept:
 
     def __str__(self) -> str:
         table = rows_table([name for each in self.over for name in each.names], self.rows, self.best)
-        return "\n\n".join(["\n".join(self.statements), table, "\n".join(self._findings())])
+        return "\n\n".join([str(self.stands), "\n".join(self.statements), table, "\n".join(self._findings())])
 
     def _findings(self) -> Iterator[str]:
         yield from map(str, self.crossings)
-        legal = [row for row in self.rows if row.refused is None]
-        if not self.crossings:
-            yield f"limited by {legal[0].limited_by} everywhere"
+        counts = Counter(row.limited_by for row in self.legal)
+        if len(counts) == 1:
+            yield f"limited by {self.legal[0].limited_by} everywhere"
+        elif not self.crossings:
+            compute, communication = counts["compute"], counts["communication"]
+            are = "row is" if compute == 1 else "rows are"
+            yield f"{compute} {are} limited by compute, {communication} by communication, none beside each other"
         if self.best is not None:
             best = ", ".join(f"{name}={size:,}" for name, size in self.best.sizes)
             least = f"; least communication at {self.over[0].names[0]} = {self.optimum:.1f}" if self.optimum else ""
             yield f"* least time: {best}{least}"
+
+
+def _optimum(rows: Sequence[Row]) -> float | None:
+    """Of a split among two axes, by the first."""
+    place = min(range(len(rows)), key=lambda number: rows[number].communication_s)
+    if not 0 < place < len(rows) - 1:
+        return None
+    return least_between([(row.sizes[0][1], row.communication_s) for row in rows[place - 1 : place + 2]])
 
 
 def _fields(row: Row) -> dict[str, Any]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from shardc.errors import ShardcError
 from shardc.sweeping.ranges import Over
+from shardc.sweeping.standing import Sizes, Stands
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The plan at one point, per device; `refused` where there is none."""
+    """The plan at one point, per device; `refused` where there is none. `stands` is what else it is of, and its notes
+    what was assumed."""
 
-    sizes: tuple[tuple[str, int], ...]
+    sizes: Sizes
     refused: ShardcError | None = None
     compute_s: float = 0.0
     communication_s: float = 0.0
@@ -24,6 +26,7 @@ class Row:
     flops: int = 0
     peak_bytes: int = 0
     moves: str = ""
+    stands: Stands | None = None
 
     @property
     def limited_by(self) -> str:
@@ -38,7 +41,7 @@ class Crossing:
     name: str
     at: float
     between: tuple[int, int]
-    beside: tuple[tuple[str, int], ...]  # the other sizes
+    beside: Sizes  # the other sizes
 
     def __str__(self) -> str:
         beside = "".join(f", {name}={size}" for name, size in self.beside)
@@ -47,18 +50,43 @@ class Crossing:
         return f"communication = compute at {self.name} = {at}{beside} (between {first:,} and {last:,})"
 
 
-def neighbours(rows: Sequence[Row], over: Sequence[Over]) -> Iterator[tuple[Row, Row]]:
-    """Two legal rows beside each other, along the quantity that is swept last, of which another thing is the limit."""
-    count = len(over[-1].names)
-    for _, group in groupby(rows, key=lambda row: row.sizes[:-count]):
-        for one, other in pairwise(row for row in group if row.refused is None):
-            if one.limited_by != other.limited_by:
-                yield one, other
+def neighbours(
+    rows: Sequence[Row], over: Sequence[Over], between: Sequence[Row] = ()
+) -> Iterator[tuple[slice, Row, Row]]:
+    """Two legal rows beside each other along one quantity, of which another thing is the limit, and where its names
+    are: along what is swept last, then along what is swept before. Of the rows between some, those whose other sizes
+    are swept."""
+    end = sum(len(each.names) for each in over)
+    for each in reversed(over):
+        own = slice(end - len(each.names), end)
+        end = own.start
+        for group in _lines(rows, between, own):
+            for one, other in pairwise(sorted(group, key=lambda row: _numbers(row, own))):
+                if one.limited_by != other.limited_by:
+                    yield own, one, other
 
 
-def crossing(one: Row, other: Row, count: int) -> Crossing:
-    (name, first), (_, last) = one.sizes[-count], other.sizes[-count]
-    return Crossing(name, _equal_at((first, one), (last, other)), (first, last), one.sizes[:-count])
+def _lines(rows: Sequence[Row], between: Sequence[Row], own: slice) -> Sequence[Sequence[Row]]:
+    """The legal rows, those together that differ in these sizes alone."""
+    found: dict[Sizes, list[Row]] = {_beside(row, own): [] for row in rows}
+    for row in (*rows, *between):
+        if row.refused is None and _beside(row, own) in found:
+            found[_beside(row, own)].append(row)
+    return list(found.values())
+
+
+def _beside(row: Row, own: slice) -> Sizes:
+    return row.sizes[: own.start] + row.sizes[own.stop :]
+
+
+def _numbers(row: Row, own: slice) -> list[int]:
+    return [size for _, size in row.sizes[own]]
+
+
+def crossing(own: slice, one: Row, other: Row) -> Crossing:
+    """Of a split along its first axis."""
+    (name, first), (_, last) = one.sizes[own.start], other.sizes[own.start]
+    return Crossing(name, _equal_at((first, one), (last, other)), (first, last), _beside(one, own))
 
 
 def _equal_at(one: tuple[int, Row], other: tuple[int, Row]) -> float:

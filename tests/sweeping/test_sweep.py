@@ -226,3 +226,61 @@ def test_what_moves_nothing_is_no_move() -> None:
     sizes = {"B": 8192, "D": 4096, "F": 16384}
     found = shardc.sweep("In[B_X, D_Y] · W[D_X, F_Y] → Out[B_X, F_Y]", "X*Y=4", dims=sizes)
     assert [row.moves for row in found.rows][::2] == ["AllGather_Y", "AllGather_X"]
+
+
+# --- of two quantities, and what the figures are of
+
+PRODUCT = "Out[B_X, F_Y] = In[B_X, D_Y] · W[D_X, F_Y]"
+
+
+def points_of(found):
+    """Each crossing: its name, the rows beside it, and the other sizes."""
+    return {(each.name, each.between, each.beside) for each in found.crossings}
+
+
+def test_the_crossings_do_not_depend_on_what_is_swept_first():
+    options = {"mesh": {"X": 4, "Y": 2}, "dims": {"F": 32768}, **BOOK}
+    spans = ("B=8k..128k", "D=1k,16k")
+    one, other = (shardc.sweep(PRODUCT, *order, **options) for order in (spans, spans[::-1]))
+    assert points_of(one) == points_of(other)
+    assert {(each.name, each.beside) for each in one.crossings} >= {("B", (("D", 1024),)), ("B", (("D", 16384),))}
+
+
+@pytest.mark.parametrize("spans", [("B=8k..128k", "D=1k,16k"), ("D=16k,1k", "B=8k..128k"), ("B=1k", "D=1k,2k")])
+def test_everywhere_is_every_row(spans):
+    found = shardc.sweep(PRODUCT, *spans, mesh={"X": 4, "Y": 2}, dims={"F": 32768}, **BOOK)
+    limits = {row.limited_by for row in found.rows if row.refused is None}
+    assert ("everywhere" in str(found)) == (len(limits) == 1)
+
+
+def test_where_legal_rows_lie_apart_each_limit_is_counted():
+    """No two of them are beside each other: one is D=2 of X=2, the other D=3¹⁵ of X=3."""
+    sizes = {"B": 6, "F": 6}
+    found = shardc.sweep("A[B, D_X] · W[D_X, F] → C[B_X, F]", "X=2,3", f"D=2,{3**15}", dims=sizes, **BOOK)
+    assert [row.limited_by for row in found.legal] == ["communication", "compute"] and not found.crossings
+    assert "everywhere" not in str(found) and "1 row is limited by compute, 1 by communication" in str(found)
+
+
+def test_a_sweep_says_what_it_is_of():
+    words = ("plan", PRODUCT, "--sweep", "B=8k..16k", "--mesh", "X=4,Y=2", "--dims", "F=1024")
+    table, fields = command(*words).stdout, json.loads(command(*words, "--json").stdout)
+    assert table.startswith("mesh X=4, Y=2; chip v5p; bf16; F=1024, D=4096\nnote: no size given, so D=4096; ")
+    assert fields["mesh"] == {"X": 4, "Y": 2} and fields["dims"] == {"D": 4096, "F": 1024}
+    assert (fields["chip"], fields["dtype"]) == ("v5p", "bf16")
+    assert len(fields["notes"]) == 1 and "D=4096" in fields["notes"][0]
+
+
+def test_what_is_swept_is_not_among_what_stands():
+    table = str(shardc.sweep(PRODUCT, "X*Y=4", dims={"B": 64, "D": 64, "F": 64}))
+    assert table.startswith("chip v5p; bf16; B=64, D=64, F=64\n\n")
+
+
+def test_a_size_that_is_chosen_for_each_row_is_said_for_each():
+    """No size is given, and 4096 is no multiple of 3."""
+    found = shardc.sweep("A[I_X, J] → A[I, J_X]", "X=2,3")
+    assert str(found).startswith("chip v5p; bf16; I=4096 or 4098, J=4096 or 4098\n")
+
+
+def test_a_dim_is_no_axis_to_split_devices_among():
+    found = command("plan", PRODUCT, "--sweep", "X*B=8", "--mesh", "Y=2")
+    assert found.returncode == 2 and "`X*B=8` splits devices, among axes only" in found.stderr
