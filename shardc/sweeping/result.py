@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shardc.io.text import json_text
 from shardc.sweeping.ranges import Over
-from shardc.sweeping.rows import Crossing, Row, crossing, least_between, neighbours
+from shardc.sweeping.rows import Crossing, Row, crossing, neighbours
+from shardc.sweeping.splits import BestSplit, splits
 from shardc.sweeping.standing import Standing, standing
 from shardc.sweeping.table import rows_table
 
@@ -49,19 +50,17 @@ class Swept:
     @cached_property
     def best(self) -> Row | None:
         """The row of the least time, of equal ones the first; None where dims change, and the work with them."""
-        if not all(name in self.axes for each in self.over for name in each.names):
-            return None
-        return min(self.legal, key=lambda row: row.time_s)
+        return self.splits[0].best if self.splits and not self.splits[0].beside else None
 
     @cached_property
     def optimum(self) -> float | None:
-        """X_opt, where the devices of `X*Y=N` were split among two axes: the size of X between whole ones.
+        """X_opt, where the devices of `X*Y=N` were split among two axes, and no dim changes."""
+        return None if self.best is None else self.splits[0].optimum
 
-        The communication of three neighbours, the least between, is p·X + q/X + r; its minimum is √(q/p).
-        """
-        if len(self.over) != 1 or len(self.over[0].names) != 2:
-            return None
-        return _optimum(self.legal)
+    @cached_property
+    def splits(self) -> tuple[BestSplit, ...]:
+        """Where axes change: of each setting of the dims that do, in order, the axes of the least time."""
+        return splits(self.legal, self.over, self.axes)
 
     def to_json(self) -> str:
         """The JSON text of `shardc plan --sweep --json`."""
@@ -82,6 +81,10 @@ class Swept:
             ],
             "best": None if self.best is None else dict(self.best.sizes),
             "optimum": self.optimum,
+            "splits": [
+                {"beside": dict(split.beside), "best": dict(split.axes), "optimum": split.optimum}
+                for split in self.splits
+            ],
         }
         return json_text(fields, indent=1)
 
@@ -112,7 +115,9 @@ class Swept:
         return picture(self)
 
     def __str__(self) -> str:
-        table = rows_table([name for each in self.over for name in each.names], self.rows, self.best)
+        table = rows_table(
+            [name for each in self.over for name in each.names], self.rows, [split.best for split in self.splits]
+        )
         return "\n\n".join([str(self.stands), "\n".join(self.statements), table, "\n".join(self._findings())])
 
     def _findings(self) -> Iterator[str]:
@@ -124,18 +129,7 @@ class Swept:
             compute, communication = counts["compute"], counts["communication"]
             are = "row is" if compute == 1 else "rows are"
             yield f"{compute} {are} limited by compute, {communication} by communication, none beside each other"
-        if self.best is not None:
-            best = ", ".join(f"{name}={size:,}" for name, size in self.best.sizes)
-            least = f"; least communication at {self.over[0].names[0]} = {self.optimum:.1f}" if self.optimum else ""
-            yield f"* least time: {best}{least}"
-
-
-def _optimum(rows: Sequence[Row]) -> float | None:
-    """Of a split among two axes, by the first."""
-    place = min(range(len(rows)), key=lambda number: rows[number].communication_s)
-    if not 0 < place < len(rows) - 1:
-        return None
-    return least_between([(row.sizes[0][1], row.communication_s) for row in rows[place - 1 : place + 2]])
+        yield from map(str, self.splits)
 
 
 def _fields(row: Row) -> dict[str, Any]:

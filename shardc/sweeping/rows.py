@@ -96,13 +96,3 @@ def _equal_at(one: tuple[int, Row], other: tuple[int, Row]) -> float:
         return float(last if before.communication_s == before.compute_s == 0 else first)
     ratios = [math.log(row.communication_s / row.compute_s) for row in (before, after)]
     return first * math.exp(math.log(last / first) * ratios[0] / (ratios[0] - ratios[1]))
-
-
-def least_between(near: list[tuple[int, float]]) -> float | None:
-    """The minimum of p·x + q/x + r through three points; None where it has none."""
-    (x0, t0), (x1, t1), (x2, t2) = near
-    # Differences rid us of r, and divided by those of x leave two equations in p and q.
-    one, other = (t1 - t0) / (x1 - x0), (t2 - t1) / (x2 - x1)
-    q = (one - other) / (1 / (x1 * x2) - 1 / (x0 * x1))
-    p = one + q / (x0 * x1)
-    return math.sqrt(q / p) if p > 0 and q > 0 else None

@@ -12,13 +12,13 @@ from shardc.sweeping.rows import Row
 _WIDEST = 60
 
 
-def rows_table(names: Sequence[str], rows: Sequence[Row], best: Row | None) -> str:
-    """A line for each row, the best with a star."""
+def rows_table(names: Sequence[str], rows: Sequence[Row], bests: Sequence[Row]) -> str:
+    """A line for each row, the best with a star, one for each setting of the dims."""
     headers = (*names, "compute", "communication", "limited by", "time", "wire bytes", "peak memory", "moves")
     widths = [None] * (len(headers) - 1) + [_WIDEST]
     aligned = ("right",) * (len(names) + 2) + ("left", "right", "right", "right", "left")
     found = tabulate(
-        [_line(row, row is best) for row in rows],
+        [_line(row, any(row is best for best in bests)) for row in rows],
         headers=headers,
         tablefmt="simple",
         disable_numparse=True,

@@ -284,3 +284,20 @@ def test_a_size_that_is_chosen_for_each_row_is_said_for_each():
 def test_a_dim_is_no_axis_to_split_devices_among():
     found = command("plan", PRODUCT, "--sweep", "X*B=8", "--mesh", "Y=2")
     assert found.returncode == 2 and "`X*B=8` splits devices, among axes only" in found.stderr
+
+
+@pytest.mark.parametrize("spans", [("X*Y=16", "B=1k..64k"), ("B=1k..64k", "X*Y=16")])
+def test_each_size_has_its_best_split(spans):
+    """As the sweep of that size alone has it: X_opt goes with the root of the batch."""
+    options = {"dims": {"D": 8192, "F": 32768}, "wraparound": {"X": "ring", "Y": "ring"}, **BOOK}
+    found = shardc.sweep(BOTH, *spans, **options)
+    table, fields = str(found), json.loads(found.to_json())
+    assert found.best is None and found.optimum is None and len(found.splits) == len(fields["splits"]) == 7
+    for split, told in zip(found.splits, fields["splits"], strict=True):
+        ((dim, size),) = split.beside
+        alone = shardc.sweep(BOTH, "X*Y=16", **{**options, "dims": {**options["dims"], dim: size}})
+        best = dict(alone.best.sizes)
+        assert dict(split.best.sizes) == {**best, dim: size} and split.optimum == alone.optimum
+        assert told == {"beside": {dim: size}, "best": best, "optimum": alone.optimum}
+        assert f"* least time at B={size:,}: X={best['X']}, Y={best['Y']}" in table
+    assert table.count(" *  ") == 7
