@@ -88,7 +88,7 @@ def _row(walk: Walk, taken: Taken) -> Term:
     walk.rows.add(name)
     inside = walk.keys.held[taken.inside].dims
     term = added(walk.parts.pop(taken.inside))
-    pattern = _over_trips(array.pattern.reduced, [dim in inside for dim in array.dims])
+    pattern = _over_trips(walk.pattern(taken.outside), [dim in inside for dim in array.dims])
     walk.lines.append(walk.line(name, inside, pattern, term, array.dtype, rows=array.dims))
     return use(name, array.dims)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
+from shardc.backward.asked import Gradients
 from shardc.backward.derivatives import BY_VALUE, DERIVATIVES, fitted, through_shares
 from shardc.backward.keys import Keys, depending, is_active
 from shardc.backward.shares import Shares
@@ -56,19 +57,21 @@ class Walk:
     lines: list[Written] = field(default_factory=list)
     means: dict[str, list[Term]] = field(default_factory=dict)  # of shares, those of the gradients of products of them
     sums: dict[str, str] = field(default_factory=dict)  # gradients that a loop left, each with its array before it
-    rows: set[str] = field(default_factory=set)  # those of them that lie as the array does
+    rows: set[str] = field(default_factory=set)  # those of them that lie as they are to
+    lies: dict[str, Pattern] = field(default_factory=dict)  # of inputs, how their gradients do if not as they
 
     @classmethod
-    def of(cls, program: Program, wanted: Iterable[Input], remat: Remat) -> Walk:
+    def of(cls, program: Program, wanted: Gradients, remat: Remat) -> Walk:
         keys = Keys.of(program)
         taken = {array.name for array in keys.held.values()} | set(program.dims)
-        walk = cls(program, keys, depending(keys, [array.name for array in wanted]), taken, remat, Shares.of(keys))
+        active = depending(keys, [array.name for array in wanted.inputs])
+        walk = cls(program, keys, active, taken, remat, Shares.of(keys), lies=dict(wanted.lies))
         names = [program.results[number].name for number in program.outputs]
         outputs = {keys.last[name]: name for name in names if keys.last[name] in walk.active}
         walk.given = {key: walk.fresh(f"d{name}") for key, name in outputs.items()}
         walk.of_name = dict(walk.given)
         walk.parts = {key: [use(name, keys.held[key].dims)] for key, name in walk.given.items()}
-        for array in wanted:
+        for array in wanted.inputs:
             walk.name_of(array.name)
         return walk
 
@@ -91,7 +94,7 @@ class Walk:
         if len(parts) == 1 and parts[0].is_array and parts[0].dims == array.dims:
             return parts[0]
         gradient = self.fresh(self.given[key]) if key in self.given else self.name_of(key)
-        self.bind(gradient, array.dims, array.pattern.reduced, added(parts), array.dtype)
+        self.bind(gradient, array.dims, self.pattern(key), added(parts), array.dtype)
         return use(gradient, array.dims)
 
     def bind(self, name: str, dims: Dims, pattern: Pattern, term: Term, dtype: DType | None = None) -> None:
@@ -120,14 +123,18 @@ class Walk:
         self.bind(found, term.dims, Pattern.free(len(term.dims)), term)
         return use(found, term.dims)
 
-    def finish(self, wanted: Iterable[Input]) -> None:
+    def pattern(self, key: str) -> Pattern:
+        """How an array's gradient lies: as told, else as the array, and whole of a partial sum."""
+        return self.lies.get(key, self.keys.held[key].pattern.reduced)
+
+    def finish(self, wanted: Gradients) -> None:
         """The gradients of the inputs: those that nothing leads to are zero."""
-        for array in wanted:
+        for array in wanted.inputs:
             parts = self.parts.pop(array.name, [])
             name = self.name_for(array, parts)
             term = added(parts) if parts else zero(array.dims)
             if name not in self.rows or not term.is_array:
-                self.bind(name, array.dims, array.pattern.reduced, term, array.dtype)
+                self.bind(name, array.dims, wanted.pattern(array), term, array.dtype)
 
     def name_for(self, array: Input, parts: Sequence[Term]) -> str:
         """`dA`; where A goes out as well that name has come in, and is bound anew only if it is the same array."""

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @click.command(cls=Subcommand)
 @click.argument("argument", metavar="INPUT", shell_complete=completed)
 @with_output("Write the program here instead of to stdout.")
-@click.option("--wrt", metavar="W,V", help="The inputs whose gradients are asked for; else every input of floats.")
+@click.option(
+    "--wrt",
+    metavar="W,V",
+    help="The inputs whose gradients are asked for, as W[D_X, F] so sharded; else all of floats.",
+)
 @click.option("--whole", is_flag=True, help="Forward and backward as one program.")
 @click.option("--remat", is_flag=True, help="Make what lies between again from the inputs, instead of keeping it.")
 @click.option("--selective", is_flag=True, help="In loops, keep products with weights and make the rest again.")

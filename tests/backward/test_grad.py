@@ -453,6 +453,72 @@ def test_a_collective_of_a_strategy_is_on_or_off_the_critical_path_as_its_listin
     assert sum(told) == sum(step.off_critical_path for step in plan.steps)
 
 
+# --- in another sharding than the array's
+
+
+def left_by(program):
+    """How each output lies when it leaves; primes of its name left out."""
+    found = [program.results[number] for number in program.outputs]
+    return {each.name.rstrip("'"): each.pattern.spell(each.dims) for each in found}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_gradient_lies_as_it_is_told(name, whole):
+    """Of each input the last dim over all axes, where they divide it, and the others whole."""
+    program = parsed(PROGRAMS[name])
+    axes = "".join(program.mesh.names)
+    told = {}
+    for array in program.inputs:
+        *before, (last, size) = [*zip(array.dims, program.shape(array.dims), strict=True)] or [("", 1)]
+        split = f"{last}_{axes}" if last and size % program.mesh.devices == 0 else last
+        told[f"d{array.name}"] = f"[{', '.join([*(dim for dim, _ in before), split])}]"
+    backward = shardc.grad(program, wrt=[f"{of[1:]}{brackets}" for of, brackets in told.items()], whole=whole)
+    assert differs(program, backward) < CLOSE and shardc.parse(str(backward)) == backward
+    assert {name: spelled for name, spelled in left_by(backward).items() if name in told} == told
+
+
+def test_data_parallelism_with_sharded_gradients_is_zero_2():
+    """The sum and the slice of it are one ReduceScatter; left unreduced nothing moves; left open neither does."""
+    program = shardc.parse(STRATEGIES["strategies"][0]["program"], **STRATEGIES["common"])
+
+    def moved(wrt):
+        plan = shardc.plan(shardc.grad(program, wrt), formula="book")
+        return Counter(f"{step.op}_{''.join(step.axes)}" for step in plan.steps if step.wire_bytes)
+
+    assert moved("Win,Wout") == {"AllReduce_X": 2}
+    assert moved("Win[D_X, F], Wout[F_X, D]") == moved(["Win[D_X, F]", "Wout[F_X, D]"]) == {"ReduceScatter_X": 2}
+    assert moved("Win[D, F]{U_X}, Wout[F, D]{U_X}") == {}
+    assert moved("Win[D_?, F_?], Wout") == {"ReduceScatter_X": 1, "AllReduce_X": 1}
+
+
+def test_the_command_takes_shardings_too(capsys):
+    words = ["grad", "A[I_X, J] · B[J, K] → C[I_X, K]", "--mesh", "X=4", "--wrt", "B[J, K_X], A"]
+    assert cli._status(words) == 0
+    printed = capsys.readouterr().out
+    assert "\ndB[J, K_X] = " in printed and "\ndA[I_X, J] = " in printed and printed.endswith("return dB, dA\n")
+
+
+@pytest.mark.parametrize(
+    ("wrt", "code", "said"),
+    [
+        ("B[J, K_Y]", "SHC201", "unknown mesh axis `Y`"),
+        ("B[K, J]", "SHC210", "`B` is [J, K], and not [K, J]"),
+        ("B[J]", "SHC210", "`B` is [J, K], and not [J]"),
+        ("B[J, K_X", "SHC103", "is not closed"),
+        ("B[J_X, K_X]", "SHC202", "mesh axis `X` shards both"),
+        ("B[J, K], B[J, K_X]", "SHC217", "`B` is asked for in two shardings"),
+        ("B[J, K] + B", "SHC001", "`B[J, K] + B` is no array"),
+        ("B[J, K]; C[J] = D[J]", "SHC001", "is no array"),
+        ("Q[J, K_X]", "SHC217", "`Q` is no input"),
+    ],
+)
+def test_a_sharding_that_cannot_be_is_a_coded_error(wrt, code, said):
+    with pytest.raises(shardc.ShardcError) as caught:
+        shardc.grad(shardc.parse("A[I_X, J] · B[J, K] → C[I_X, K]", mesh={"X": 4}), wrt)
+    assert caught.value.code == code and said in caught.value.message and caught.value.help
+
+
 # --- what cannot be
 
 
