@@ -96,7 +96,7 @@ def _row(walk: Walk, taken: Taken) -> Term:
 def _over_trips(pattern: Pattern, is_inside: Sequence[bool]) -> Pattern:
     """Of rows, where the array is sharded along the loop's dim, `T[L_X, D]`: each device makes every trip."""
     dims = zip(pattern.dims, is_inside, strict=True)
-    return Pattern(tuple(axes if inside or not axes else () for axes, inside in dims))
+    return Pattern(tuple(axes if inside or not axes else () for axes, inside in dims), pattern.unreduced)
 
 
 def _state(walk: Walk, key: str, taken: Taken) -> _State:

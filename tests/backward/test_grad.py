@@ -463,16 +463,18 @@ def left_by(program):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("unreduced", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_gradient_lies_as_it_is_told(name, whole):
-    """Of each input the last dim over all axes, where they divide it, and the others whole."""
+def test_a_gradient_lies_as_it_is_told(name, whole, unreduced):
+    """Of each input the last dim over all axes, where they divide it, and the others whole; or a partial sum."""
     program = parsed(PROGRAMS[name])
     axes = "".join(program.mesh.names)
     told = {}
     for array in program.inputs:
         *before, (last, size) = [*zip(array.dims, program.shape(array.dims), strict=True)] or [("", 1)]
-        split = f"{last}_{axes}" if last and size % program.mesh.devices == 0 else last
-        told[f"d{array.name}"] = f"[{', '.join([*(dim for dim, _ in before), split])}]"
+        split = f"{last}_{axes}" if last and size % program.mesh.devices == 0 and not unreduced else last
+        brackets = f"[{', '.join([*(dim for dim, _ in before), split])}]"
+        told[f"d{array.name}"] = brackets + f"{{U_{axes}}}" * unreduced
     backward = shardc.grad(program, wrt=[f"{of[1:]}{brackets}" for of, brackets in told.items()], whole=whole)
     assert differs(program, backward) < CLOSE and shardc.parse(str(backward)) == backward
     assert {name: spelled for name, spelled in left_by(backward).items() if name in told} == told
