@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 from shardc.api import PlanOptions, parse, plan
@@ -10,6 +10,7 @@ from shardc.errors import ShardcError, nearest
 from shardc.interface.arguments import dims_of, mesh_of
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import Program
+from shardc.report.view import StepView
 from shardc.results import Plan
 from shardc.sweeping.ranges import Over, over, points
 from shardc.sweeping.result import Swept
@@ -95,18 +96,25 @@ def _base(text: str, swept: Sequence[Over], options: Mapping[str, Any]) -> Progr
 
 
 def _parsed(text: str, swept: Sequence[Over], options: dict[str, Any]) -> Program:
-    """Axes that no mesh declares are declared by their sweep: in `A[I_X] → A[I]`, `X=2..8`."""
+    """Axes that no mesh declares are declared by their sweep: in `A[I_X] → A[I]`, `X=2..8`. So is `data=2..8` in
+    `A[I_data] → B[I_data]`, where without it `I_data` is the name of a dim."""
+    names = [(name, len(each.names) > 1) for each in swept for name in each.names]
+    fault = None
     try:
-        return parse(text, **options)
+        found = parse(text, **options)
+        known = {*found.mesh.names, *found.dims}
+        if all(name in known or not _shards(name, text) for name, _ in names):
+            return found
     except ShardcError as error:
         if error.code != "SHC201":  # not of axes
             raise
-        given = mesh_of(options.get("mesh"))
-        declared = dict(given.axes) if given is not None else {}
-        missing = {name: 1 for each in swept for name in each.names if _shards(name, text) or len(each.names) > 1}
-        if not missing:
-            raise
-        return parse(text, **{**options, "mesh": Mesh.of({**missing, **declared})})
+        fault = error
+    given = mesh_of(options.get("mesh"))
+    declared = dict(given.axes) if given is not None else {}
+    missing = {name: 1 for name, is_split in names if _shards(name, text) or is_split}
+    if fault is not None and not missing:
+        raise fault
+    return parse(text, **{**options, "mesh": Mesh.of({**missing, **declared})})
 
 
 def _shards(axis: str, text: str) -> bool:
@@ -121,7 +129,8 @@ def _row(text: str, base: Program, point: Mapping[str, int], options: Mapping[st
     except ShardcError as error:
         return Row(sizes, error)
     cost = found.cost
-    moves = "; ".join(_move(step.op, step.axes) for step in found.steps if step.axes and step.wire_bytes) or "none"
+    steps = [step for step in _every(found.steps) if step.axes and step.wire_bytes]
+    moves = "; ".join(_move(step.op, step.axes) for step in steps) or "none"
     parts = cost.compute_s, cost.communication_s, cost.time_s, cost.wire_bytes, cost.flops, cost.peak_bytes
     return Row(sizes, None, *parts, moves, _stands(found, point))
 
@@ -137,6 +146,12 @@ def _planned(text: str, base: Program, point: Mapping[str, int], options: Mappin
     mesh = Mesh.of([(axis, point.get(axis, size)) for axis, size in base.mesh.axes])
     dims = {**(dims_of(options.get("dims")) or {}), **{name: n for name, n in point.items() if name not in base.mesh}}
     return plan(text, **{**options, "mesh": mesh, "dims": dims or None})
+
+
+def _every(steps: Iterable[StepView]) -> Iterator[StepView]:
+    """Those of loops too, each once."""
+    for step in steps:
+        yield from _every(step.steps) if step.steps else (step,)
 
 
 def _move(op: str, axes: Sequence[str]) -> str:

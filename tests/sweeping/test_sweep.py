@@ -301,3 +301,23 @@ def test_each_size_has_its_best_split(spans):
         assert told == {"beside": {dim: size}, "best": best, "optimum": alone.optimum}
         assert f"* least time at B={size:,}: X={best['X']}, Y={best['Y']}" in table
     assert table.count(" *  ") == 7
+
+
+def test_what_a_loop_moves_is_among_the_moves():
+    text = "for L { h[B_X, D] = relu(h[B_X, D] ·_D W[L, D, E_X]) ·_E V[L, E_X, D] }"
+    found = shardc.sweep(text, "B=64..256", mesh={"X": 4}, dims={"L": 3, "D": 64, "E": 256}, chip="v5p")
+    assert all(row.wire_bytes and "_X" in row.moves for row in found.rows)
+
+
+@pytest.mark.parametrize("axis", ["X", "data"])
+def test_an_axis_of_any_name_is_declared_by_its_sweep(axis):
+    text = f"A[I_{axis}, J] · B[J, K] → C[I_{axis}, K]"
+    found = shardc.sweep(text, f"{axis}=2..8", chip="v5p")  # where `dims` says I, `I_data` is no dim anyhow
+    assert [dict(row.sizes) for row in found.rows] == [{axis: 2}, {axis: 4}, {axis: 8}]
+    assert [row.flops * dict(row.sizes)[axis] for row in found.rows] == [2 * 4096**3] * 3
+
+
+def test_a_dim_whose_name_ends_like_an_axis_is_not_split():
+    """`d_model` stays a dim, where what is swept is a dim too."""
+    found = shardc.sweep("A[d_model, J] → A[d_model, J_X]", "d_model=8,16", mesh={"X": 2}, dims={"J": 8})
+    assert [dict(row.sizes) for row in found.rows] == [{"d_model": 8}, {"d_model": 16}]
