@@ -3,6 +3,7 @@
 Names are imported when first used, so that the checkers work where hypothesis is not installed.
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ _HOMES = {
     "shardc.testing.strategies": ("Case", "Reshard", "matmuls", "meshes", "programs", "reshards", "shardings"),
     "shardc.testing.transposes": ("TRANSPOSES", "is_transpose"),
 }
+_DRAWING = (
+    *("shardc.testing.drawn_loops", "shardc.testing.mixed", "shardc.testing.partial"),
+    *("shardc.testing.sequences", "shardc.testing.strategies"),
+)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -92,6 +97,9 @@ __all__ = [
     "shardings",
     "shortest_path_oracle",
 ]
+
+if find_spec("hypothesis") is None:  # so that `from shardc.testing import *` has the others
+    __all__ = [name for name in __all__ if _HOME_OF[name] not in _DRAWING]
 
 
 def __getattr__(name: str) -> object:
