@@ -221,7 +221,13 @@ Form: TypeAlias = OneForm | Looped
 
 def lies_as_told(form: Form | None) -> bool:
     """Whether the compiler is told in which order the dims of a step's result lie."""
-    return isinstance(form, Plain) and form.laid is not None
+    match form:
+        case Plain(laid=laid):
+            return laid is not None
+        case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped() | None:
+            return False
+        case _:
+            assert_never(form)
 
 
 @dataclass(frozen=True, slots=True)
