@@ -74,14 +74,19 @@ class Inside:
             return is_batched(step, block) or turned.leaves_other_tiles(step, schedule.values, schedule.mesh)
         return any(self.products[value] for value in self.read_by(step)[1])
 
-    def is_read_in_tiles(self, value: int, steps: Sequence[Step], readers: Readers, block: Block) -> bool:
-        """Whether a product reads a value, or what is added up along its last dim goes to other devices."""
+    def is_read_in_tiles(
+        self, value: int, steps: Sequence[Step], readers: Readers, block: Block, is_told: bool = False
+    ) -> bool:
+        """Whether a product reads a value, or what is added up along its last dim goes to other devices: for that the
+        value is laid otherwise, unless it `is_told` how to lie."""
         users = (step for step in steps if value in self.lying(step.operands))
         last = block.values[value].dims[-1:]
 
         def is_sent(user: Step) -> bool:
             is_along_rows = not set(last) <= set(block.values[user.results[0]].dims)
-            return is_along_rows and any(each.is_collective for each in readers.get(user.results[0], ()))
+            return (
+                not is_told and is_along_rows and any(each.is_collective for each in readers.get(user.results[0], ()))
+            )
 
         return any(reads(user, block) is Reads.PRODUCT or is_sent(user) for user in users)
 

@@ -297,8 +297,8 @@ class Walk:
         held = self.held[value]
         if not is_output or self.heap.is_apart(held) or held not in self.by_products:
             return self.heap.is_apart(held) if is_output else self.heap.is_output(held)
-        is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, self.schedule.block)
-        is_tiled = is_tiled and not lies_as_told(self.forms.get((value,)))
+        told, block = lies_as_told(self.forms.get((value,))), self.schedule.block
+        is_tiled = self.inside.is_read_in_tiles(value, self.steps, self.users, block, told)
         return not may_become_output(is_tiled or held in self.in_other_tiles, self.heap.fits_twice_on_chip(held))
 
     def _is_turned(self, step: Step) -> bool:
