@@ -12,7 +12,7 @@ another where they share a link. Partial products (`parts_of`)
 
 Those that lie apart or go round each read the operand that lacks the dim: from memory, where it has no room on the
 chip. Of those that go round the blocks of both turns may be one product, and their sums one function
-(`lowering.rings.Ring.at_once`); a turn is begun behind both.
+(`lowering.rings.Ring.in_pairs`); a turn is begun behind both.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def around(schedule: Schedule, steps: tuple[Step, ...], ring: Ring, model: CostM
     if turns is None:
         return None
     after = moved.cost.time_s / 2 if moved.op.facts.kind is Kind.SUM else 0.0
-    if ring.at_once:
+    if ring.in_pairs:
         return _turn_by_turn(schedule, product, ring, turns[0], size, model)._replace(left=after)
     parts = parts_of(schedule, product, ring, model)
     adding = 0.0 if ring.gathers else added_s(size, schedule.values[moved.result].dtype, model)

@@ -44,7 +44,7 @@ _FEW_ROWS = 128
     "of the time, of 64 and 128 on v5p 0.74 to 0.96, of 256 there 0.93 to 1.05. Of 512 rows and more 0.93 to 1.19, and "
     "where the other operand lies on the chip 0.9 to 1.16",
 )
-def multiplies_two_at_once(rows: int, size: int, target: Target) -> bool:
+def multiplies_in_pairs(rows: int, size: int, target: Target) -> bool:
     """Whether the blocks of both turns of a ring are one product, of so many rows each with so many bytes."""
     if not target.names_slice or size <= brings_at_most(target):
         return False

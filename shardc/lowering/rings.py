@@ -29,7 +29,7 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Einsum, How, Schedule, Step, Together, ValueNumber, operands_of
 from shardc.ir.sharding import Axes
-from shardc.lowering.around import multiplies_two_at_once, waits_for_gather
+from shardc.lowering.around import multiplies_in_pairs, waits_for_gather
 from shardc.lowering.flow import equal_along
 from shardc.lowering.repeats import any_repeats
 from shardc.lowering.target import Target
@@ -41,7 +41,7 @@ MOST = 16  # devices round: each has a product and a permute of its own in the p
 class Ring:
     """Along this dim of the product, through the devices of these axes, by the numbers of their blocks in order.
 
-    `at_once`: the blocks of both turns are one product, so that the other operand is read once for both:
+    `in_pairs`: the blocks of both turns are one product, so that the other operand is read once for both:
 
         right, left = split(concatenate([A[i], A[k]]) · B)      for     right = A[i] · B;  left = A[k] · B
     """
@@ -52,7 +52,7 @@ class Ring:
     gathers: bool
     gathered_after: bool = False  # the sum is for all
     waits: ValueNumber | None = None  # the other operand, for which what goes round is held
-    at_once: bool = False
+    in_pairs: bool = False
 
     @property
     def size(self) -> int:
@@ -145,14 +145,14 @@ def _scattering(schedule: Schedule, product: Step, move: Step) -> Ring | None:
     around = _around(axes, schedule.mesh)
     if move.op.facts.kind is Kind.SCATTER and len(move.op.on) == 1:
         dim = result.dims[move.op.on[0]]
-        return Ring(axes, around, dim, gathers=False, at_once=_is_read_once(schedule, product, dim, len(around)))
+        return Ring(axes, around, dim, gathers=False, in_pairs=_is_read_once(schedule, product, dim, len(around)))
     shape = zip(result.local_shape(schedule.mesh), result.dims, strict=True)
     wide = [(size, dim) for size, dim in shape if size % len(around) == 0]
     if not wide or move.op.facts.kind is not Kind.SUM:  # of a product's partial results it is of no maxima
         return None
     dim = max(wide, key=lambda pair: pair[0])[1]
-    at_once = _is_read_once(schedule, product, dim, len(around))
-    return Ring(axes, around, dim, gathers=False, gathered_after=True, at_once=at_once)
+    in_pairs = _is_read_once(schedule, product, dim, len(around))
+    return Ring(axes, around, dim, gathers=False, gathered_after=True, in_pairs=in_pairs)
 
 
 def _is_read_once(schedule: Schedule, product: Step, dim: str, count: int) -> bool:
@@ -164,7 +164,7 @@ def _is_read_once(schedule: Schedule, product: Step, dim: str, count: int) -> bo
     (other,), mesh = others, schedule.mesh
     shape = zip(result.local_shape(mesh), result.dims, strict=True)
     rows = math.prod(size for size, each in shape if each not in other.dims) // count
-    return multiplies_two_at_once(rows, other.local_bytes(mesh), Target.of(schedule.program))
+    return multiplies_in_pairs(rows, other.local_bytes(mesh), Target.of(schedule.program))
 
 
 def _are_few(axes: Axes, mesh: Mesh) -> bool:

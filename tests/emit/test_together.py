@@ -114,16 +114,16 @@ def test_rings_over_two_axes(text, mesh):
 @pytest.mark.parametrize("size", [3, 4, 5, 8])
 def test_blocks_of_both_turns_as_one_product(text, size, monkeypatch):
     """Whichever operand lacks the dim; of 2 there is one turn, and nothing to join."""
-    monkeypatch.setattr("shardc.lowering.rings.multiplies_two_at_once", lambda rows, size, target: True)
+    monkeypatch.setattr("shardc.lowering.rings.multiplies_in_pairs", lambda rows, size, target: True)
     plan = shardc.plan(text, mesh={"X": size}, dims=dict.fromkeys("IJK", 4 * size), dtype="int32", idle="keep")
     given = inputs(plan)
     rings = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
-    assert any(ring_of(*found).at_once for found in rings)
+    assert any(ring_of(*found).in_pairs for found in rings)
     for ordered, group in rings:
         schedule = replace(ordered, together=(group,))
         assert not list(faults_of(schedule))
         written = source(schedule, "v5e")
-        assert ("# of both sides" in written) == ring_of(ordered, group).at_once
+        assert ("# of both sides" in written) == ring_of(ordered, group).in_pairs
         assert prove(schedule, written).verdict.value == "proved"
         holds_the_reference(CompiledProgram(schedule)(*given), plan, given)
 

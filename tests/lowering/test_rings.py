@@ -60,7 +60,7 @@ def test_a_ring_leaves_devices_along_other_axes_apart():
 
 @pytest.mark.instant
 @pytest.mark.parametrize(
-    ("text", "sizes", "topology", "at_once"),
+    ("text", "sizes", "topology", "in_pairs"),
     [
         ("A[I, J_X] · B[J_X, K] → C[I_X, K]", (1024, 8192, 32768), "v5e:2x2", True),
         ("A[I, J_X] · B[J_X, K] → C[I, K_X]", (32768, 8192, 1024), "v5e:2x2", True),
@@ -72,10 +72,10 @@ def test_a_ring_leaves_devices_along_other_axes_apart():
         ("A[I, J_X] · B[J_X, K] → C[I_X, K]", (1024, 8192, 32768), None, False),
     ],
 )
-def test_which_rings_multiply_the_blocks_of_both_turns_at_once(text, sizes, topology, at_once):
+def test_which_rings_multiply_the_blocks_of_both_turns_at_once(text, sizes, topology, in_pairs):
     """Sums that go round, of few rows each, with an operand that has no room on the chip."""
     dims = dict(zip("IJKL", (*sizes, 16), strict=True))
     dims = {dim: size for dim, size in dims.items() if dim in text}
     plan = shardc.plan(text, mesh="X=4", dims=dims, topology=topology, dtype="bf16", idle="keep", overlap="off")
     found = [ring_of(*each) for each in candidates(plan.schedule) if each[1].how is How.RING]
-    assert found and {ring.at_once for ring in found} == {at_once}
+    assert found and {ring.in_pairs for ring in found} == {in_pairs}

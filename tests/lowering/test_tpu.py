@@ -108,7 +108,7 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         ((BF16, (16, 128), UNNAMED), False), ((BF16, (16, 128), PLAIN), False),
     ]),
     (held.pairs_that_go, [((3,), 3), ((4,), 4), ((6,), 6), ((16,), 6)]),
-    (around.multiplies_two_at_once, [
+    (around.multiplies_in_pairs, [
         ((256, 105 * MIB, V5E), True), ((257, 105 * MIB, V5E), False), ((256, 104 * MIB, V5E), False),
         ((128, 47 * MIB, V5P), True), ((129, 47 * MIB, V5P), False), ((128, 46 * MIB, V5P), False),
         ((64, 2**30, UNNAMED), False), ((64, 2**30, PLAIN), False),

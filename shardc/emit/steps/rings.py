@@ -143,12 +143,12 @@ class _Writer:
 
     def scattered(self) -> Iterator[Code]:
         turns, count = (self.ring.size - 1) // 2, self.ring.size
-        yield from self._first_at_once() if self.ring.at_once else self._first_sums()
+        yield from self._first_pair() if self.ring.in_pairs else self._first_sums()
         if turns > 1:
             right, left = BinOp(_ahead(turns - 1), "-", _TURN), BinOp(_ahead(count - turns + 1), "+", _TURN)
             one_by_one = (*self._passed_on(RIGHT, right), *self._passed_on(LEFT, left))
-            at_once = (self._sent(RIGHT), self._sent(LEFT), *self._both(right, left, (RIGHT, LEFT)))
-            yield Loop(turns - 1, at_once if self.ring.at_once else one_by_one)
+            pairs = (self._sent(RIGHT), self._sent(LEFT), *self._both(right, left, (RIGHT, LEFT)))
+            yield Loop(turns - 1, pairs if self.ring.in_pairs else one_by_one)
         yield self._sent(RIGHT)
         yield from [self._sent(LEFT)] if turns else []
         yield from self._own()
@@ -171,7 +171,7 @@ class _Writer:
         if turns:
             yield from self._begun(LEFT, count - turns)
 
-    def _first_at_once(self) -> Iterator[Line]:
+    def _first_pair(self) -> Iterator[Line]:
         turns, count = (self.ring.size - 1) // 2, self.ring.size
         alone = count % 2 == 0
         if alone:
