@@ -17,9 +17,10 @@ from shardc.ir.plan import Loop, Schedule, Step, ValueNumber
 from shardc.lowering import buffers, tpu
 from shardc.lowering.buffers import Actions, Blocks, Done, Give, InPlace, Leave, Same, Take, Where
 from shardc.lowering.copies import copies_to_reshape, is_turn, lies_alike
-from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm, lies_as_told
+from shardc.lowering.forms import Form, Gathered, Looped, Lowering, OneForm
 from shardc.lowering.fusion import Reads, reads
 from shardc.lowering.held import copied_at_the_end, lies_in_memory_in_trips, may_become_output, shares_place
+from shardc.lowering.laid import lies_as_told
 
 
 @dataclass(slots=True)

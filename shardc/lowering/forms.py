@@ -219,17 +219,6 @@ OneForm: TypeAlias = Plain | Gathered | Scattered | Pieces | InTurns | InOneRoun
 Form: TypeAlias = OneForm | Looped
 
 
-def lies_as_told(form: Form | None) -> bool:
-    """Whether the compiler is told in which order the dims of a step's result lie."""
-    match form:
-        case Plain(laid=laid):
-            return laid is not None
-        case Gathered() | Scattered() | Pieces() | InTurns() | InOneRound() | InRounds() | Looped() | None:
-            return False
-        case _:
-            assert_never(form)
-
-
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """The form of each step of a block, in order; of steps that are done once more, by place, what they wait for, as

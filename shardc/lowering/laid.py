@@ -18,6 +18,7 @@ from typing import NamedTuple
 from shardc.ir.dtypes import DType
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Loop, Step
+from shardc.lowering.forms import Form, Plain
 from shardc.lowering.fusion import Reads, is_batched, reads
 from shardc.lowering.observed import seen
 from shardc.lowering.rounded import NARROW
@@ -39,6 +40,11 @@ _WIDENED = Apply("widen")  # which rounds nothing, and lies nowhere
 def is_laid_in_order(dtype: DType, shape: Shape, target: Target) -> bool:
     """Whether a product that is summed along a dim, and read by others, is better told to lie in such a shape."""
     return target.names_slice and dtype == NARROW and shape[-1] % LANES == 0
+
+
+def lies_as_told(form: Form | None) -> bool:
+    """Whether what a step leaves lies as it is told."""
+    return isinstance(form, Plain) and form.laid is not None
 
 
 def laid_in_order(block: Block, target: Target) -> Mapping[int, tuple[int, ...]]:

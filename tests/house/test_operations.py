@@ -54,6 +54,7 @@ ALONE = {
     "lowering/buffers.py": ({"AllToAll"}, "the same as of copies, below"),
     "lowering/copies.py": ({"AllToAll"}, "it alone takes pieces of one dim to another as they lie in a block"),
     "lowering/flow.py": ({"UnevenExchange"}, "it alone leaves copies that JAX's types do not know of"),
+    "lowering/laid.py": ({"Plain"}, "of all forms it alone is told how its result lies"),
     "proving/reduced.py": ({"Scattered"}, "of all forms it alone folds a dim"),
     "testing/sides.py": ({"AllToAll"}, "it alone names two dims"),
     "emit/steps/variables.py": ({"UnevenExchange"}, "it alone takes names for its tables"),

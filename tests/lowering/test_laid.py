@@ -8,7 +8,7 @@ import shardc
 from shardc import simulate
 from shardc.emit import source
 from shardc.emit.call.program import CompiledProgram
-from shardc.lowering.forms import lies_as_told
+from shardc.lowering.laid import lies_as_told
 from shardc.lowering.lower import lower
 from shardc.proving.prove import prove
 
