@@ -84,8 +84,18 @@ class Near:
         return {
             value: Life(sizes[value], *span)
             for value, span in _spans(block, self).items()
-            if value in made - self.nowhere and value not in block.outputs and _is_read_here(value, steps)
+            if value in made - self.nowhere - self._in_outputs(block) and _is_read_here(value, steps)
         }
+
+    def _in_outputs(self, block: Block) -> Set[int]:
+        """Outputs, and what functions of elements write an output in the place of, with a product's tiles: there is
+        nothing to write it again for, so that it takes no time of its own."""
+        found = set[int](block.outputs)
+        for step in block.steps:
+            is_free = not isinstance(step.op, Loop) and not step.cost.time_s and step.result in block.outputs
+            if is_free and reads(step, block) is Reads.ELEMENTS:
+                found.update(value for operand in step.operands for value in self.lying(operand))
+        return found
 
     def _with(self, early: int | None, block: Block) -> Near:
         """With an argument that is brought early."""
