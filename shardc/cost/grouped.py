@@ -134,10 +134,8 @@ def _in_blocks(schedule: Schedule, group: Together, steps: Sequence[Step]) -> In
     match as_one(schedule, group):
         case Ring(dim=dim, gathers=gathers, gathered_after=after) as ring:
             count = ring.size
-            at_once = blocks_that_come(count) if gathers else blocks_that_go(count)
-            brings = not ring.in_pairs
-            if ring.in_pairs:
-                at_once = pairs_that_go(count)
+            going = pairs_that_go if ring.in_pairs else blocks_that_go
+            at_once, brings = blocks_that_come(count) if gathers else going(count), not ring.in_pairs
         case Chunks(count, dim) if not isinstance(steps[0].op, Einsum):
             gathers, after, at_once, brings = True, False, CHUNKS_THAT_COME, True
         case Chunks() | Meeting() | LeftToXla() | None:

@@ -84,11 +84,9 @@ class Inside:
 
         def is_sent(user: Step) -> bool:
             is_along_rows = not set(last) <= set(block.values[user.results[0]].dims)
-            return (
-                not is_told and is_along_rows and any(each.is_collective for each in readers.get(user.results[0], ()))
-            )
+            return is_along_rows and any(each.is_collective for each in readers.get(user.results[0], ()))
 
-        return any(reads(user, block) is Reads.PRODUCT or is_sent(user) for user in users)
+        return any(reads(user, block) is Reads.PRODUCT or (not is_told and is_sent(user)) for user in users)
 
     def overwritten(self, step: Step) -> set[int]:
         """The values in memory in whose place the step's result may come to lie, as no product reads them in tiles."""

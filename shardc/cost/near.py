@@ -81,10 +81,11 @@ class Near:
         """Of what products leave and local steps alone read."""
         steps = block.steps
         made = {self.left.get(step.result, step.result) for step in steps if multiplies(step, block.values)}
+        may_lie = made - self.nowhere - self._in_outputs(block)
         return {
             value: Life(sizes[value], *span)
             for value, span in _spans(block, self).items()
-            if value in made - self.nowhere - self._in_outputs(block) and _is_read_here(value, steps)
+            if value in may_lie and _is_read_here(value, steps)
         }
 
     def _in_outputs(self, block: Block) -> Set[int]:

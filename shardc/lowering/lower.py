@@ -115,7 +115,8 @@ class _About(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, target: Target) -> _About:
-        apart = frozenset[int]() if target.is_plain else _apart(block, target)
+        laid = _in_order(block, target)
+        apart = frozenset[int]() if target.is_plain else _apart(block, target, laid)
         if not target.names_slice:
             return cls(apart)
         terms, waited = _terms(block, target)
@@ -124,7 +125,6 @@ class _About(NamedTuple):
         twice = _twice(block, target)
         told = {number for each in (terms, twice) for number, how in each.items() if how is not None}
         turned = _turned(block, target) - told
-        laid = _in_order(block, target)
         return cls(apart | waited, unasked, twice, terms, by_product, wide, turned, laid)
 
 
@@ -141,11 +141,11 @@ def _told(step: Step, found: Form, about: _About) -> Form:
             assert_never(found)
 
 
-def _apart(block: Block, target: Target) -> frozenset[int]:
+def _apart(block: Block, target: Target, laid: Mapping[int, tuple[int, ...]]) -> frozenset[int]:
     from shardc.lowering.apart import met_apart, products_apart, sums_apart
 
     sums = sums_apart(block) if tpu.joins_sum_and_reader(target) else frozenset[int]()
-    met = met_apart(block, _in_order(block, target)) if tpu.sums_what_meets_tiles(target) else frozenset[int]()
+    met = met_apart(block, laid) if tpu.sums_what_meets_tiles(target) else frozenset[int]()
     return sums | met | (products_apart(block) if makes_products_again(target) else frozenset[int]())
 
 
