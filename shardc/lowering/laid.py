@@ -15,30 +15,14 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from shardc.ir.dtypes import DType
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Block, Loop, Step
 from shardc.lowering.forms import Form, Plain
 from shardc.lowering.fusion import Reads, is_batched, reads
-from shardc.lowering.observed import seen
-from shardc.lowering.rounded import NARROW
-from shardc.lowering.target import Shape, Target
-from shardc.lowering.tiles import LANES
+from shardc.lowering.target import Target
+from shardc.lowering.timed import is_laid_in_order
 
 _WIDENED = Apply("widen")  # which rounds nothing, and lies nowhere
-
-
-@seen(
-    "0.0.42.1",
-    "of bf16, a product of 16384 tokens and its norm, softmax, largest or logsumexp along its last dim, D and V of 512 "
-    "to 8192: told to lie in order 0.40 to 1.00 of the time, in 60 cases on v5e and v5p; 8192 tokens on each of v5p, "
-    "D=2048, a residual stream and its norm, both outputs: 596 µs as the compiler lays it, 293 behind a barrier, 240 "
-    "so, with 34 MB less. Of f32 0.86 to 1.39. Of what nothing leaves, heads that are normed and a layer's streams "
-    "within, 1.00 to 1.08; of a last dim of 64, 192, 320, 1000 and 5000 1.4 to 3",
-)
-def is_laid_in_order(dtype: DType, shape: Shape, target: Target) -> bool:
-    """Whether a product that is summed along a dim, and read by others, is better told to lie in such a shape."""
-    return target.names_slice and dtype == NARROW and shape[-1] % LANES == 0
 
 
 def lies_as_told(form: Form | None) -> bool:
@@ -61,8 +45,7 @@ def laid_in_order(block: Block, target: Target) -> Mapping[int, tuple[int, ...]]
         if not is_kept or len(orders) != 1:
             continue
         places = tuple(own.dims.index(dim) for dim in orders.pop())
-        shape = tuple(own.local_shape(target.mesh)[place] for place in places)
-        if is_laid_in_order(own.dtype, shape, target):
+        if is_laid_in_order(own.dtype, target, own.local_shape(target.mesh)[places[-1]]):
             found[value] = places
     return found
 

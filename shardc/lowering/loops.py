@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import assert_never
 
-from shardc.ir.dtypes import DTYPES, DType
+from shardc.ir.dtypes import DType
 from shardc.ir.expressions import Call, Expr, Named, Product, Use, operands
 from shardc.ir.functions import FUNCTIONS, Through
 from shardc.ir.program import Program, Statement
@@ -33,7 +33,7 @@ from shardc.lowering.leaves import Behind, Going, Leaf, TextLoop, Told, is_in_lo
 from shardc.lowering.readers import Met, Reader, Readers, is_of_elements, leaves_tiles, loop_dims, met, reader_of
 from shardc.lowering.streams import Passes, Sources, Streams
 from shardc.lowering.target import Target
-from shardc.lowering.timed import keeps_shares
+from shardc.lowering.timed import is_laid_in_order, keeps_shares
 
 
 @lru_cache(maxsize=64)
@@ -312,8 +312,8 @@ class Account:
 
     def _meets_others(self, loop: TextLoop) -> bool:
         """Whether tiles meet another array in a loop, which then takes no sum (`lowering.apart`), nor is `laid`."""
-        dtypes, at_hand = {self.roots[key].dtype for key in loop.members}, {*loop.members, loop.key}
-        laid = self.target.names_slice and dtypes == {DTYPES["bf16"]} and self.readers.lead_to_end(loop.members)
+        types, at_hand = {self.roots[key].dtype for key in loop.members}, {*loop.members, loop.key}
+        laid = all(is_laid_in_order(each, self.target) for each in types) and self.readers.lead_to_end(loop.members)
         return loop.tiles is not None and not laid and any(self._new(key, at_hand) for key in loop.members)
 
     # --- what a loop takes

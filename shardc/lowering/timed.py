@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardc.ir.dtypes import DTYPES, DType
 from shardc.lowering.observed import seen
 from shardc.lowering.target import Shape, Target
 from shardc.lowering.tiles import LANES, ROWS
@@ -318,3 +319,17 @@ def keeps_shares(target: Target) -> bool:
 def brings_at_most(target: Target) -> int:
     """The bytes of an argument that may be brought whole to the chip, before what reads it first."""
     return _BROUGHT.get(target.generation, 0) if target.names_slice else 0
+
+
+@seen(
+    "0.0.42.1",
+    "of bf16, a product of 16384 tokens and its norm, softmax, largest or logsumexp along its last dim, D and V of 512 "
+    "to 8192: told to lie in order 0.40 to 1.00 of the time, in 60 cases on v5e and v5p; 8192 tokens on each of v5p, "
+    "D=2048, a residual stream and its norm, both outputs: 596 µs as the compiler lays it, 293 behind a barrier, 240 "
+    "so, with 34 MB less. Of f32 0.86 to 1.39. Of what nothing leaves, heads that are normed and a layer's streams "
+    "within, 1.00 to 1.08; of a last dim of 64, 192, 320, 1000 and 5000 1.4 to 3",
+)
+def is_laid_in_order(dtype: DType, target: Target, last: int = LANES) -> bool:
+    """Whether a product that is summed along a dim, and read by others, is better told how to lie; its last dim is of
+    whole lanes, where nothing else is said."""
+    return target.names_slice and dtype == DTYPES["bf16"] and last % LANES == 0

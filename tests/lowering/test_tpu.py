@@ -10,16 +10,16 @@ from shardc.ir.dtypes import DTYPES
 from shardc.ir.mesh import Mesh
 from shardc.ir.operations import Kind
 from shardc.ir.plan import Apply, Einsum, How
-from shardc.lowering import around, held, laid, rounds, scattered, timed, tpu, work
+from shardc.lowering import around, held, rounds, scattered, timed, tpu, work
 from shardc.lowering.observed import OBSERVATIONS
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import Beside
 
 RULES = {
     name
-    for module in (around, laid, tpu, timed, held, work, rounds, scattered)
+    for module in (around, tpu, timed, held, work, rounds, scattered)
     for name, made in inspect.getmembers(module, inspect.isfunction)
-    if made.__module__ == module.__name__ and name[0] != "_" and name not in ("seen", "laid_in_order", "lies_as_told")
+    if made.__module__ == module.__name__ and name[0] != "_" and name != "seen"
 }
 
 
@@ -102,10 +102,9 @@ EDGES = [  # a rule, then cases of it: what it says on either side of what was o
         (((32, 16, 256),), False),
     ]),
     (timed.writes_after, [((V5P,), True), ((V5E,), False), ((target("v5p", X=4),), False)]),
-    (laid.is_laid_in_order, [
-        ((BF16, (16, 128), V5E), True), ((BF16, (16, 192), V5E), False), ((BF16, (16, 64), V5E), False),
-        ((BF16, (8, 128), V5E), True), ((BF16, (3, 16, 256), V5P), True), ((F32, (16, 128), V5E), False),
-        ((BF16, (16, 128), UNNAMED), False), ((BF16, (16, 128), PLAIN), False),
+    (timed.is_laid_in_order, [
+        ((BF16, V5E, 128), True), ((BF16, V5E, 192), False), ((BF16, V5E, 64), False), ((BF16, V5P, 256), True),
+        ((BF16, V5P), True), ((F32, V5E, 128), False), ((BF16, UNNAMED, 128), False), ((BF16, PLAIN, 128), False),
     ]),
     (held.pairs_that_go, [((3,), 3), ((4,), 4), ((6,), 6), ((16,), 6)]),
     (around.multiplies_in_pairs, [
