@@ -127,7 +127,7 @@ def may_gain(program: Program, planning: Planning) -> bool:
 
 
 def may_repeat(program: Program) -> bool:
-    """Whether a program that is not long may write some product of two several times: all its arrays are read again."""
+    """Whether a program that is not long may write a product, or the sum of an array, of what is all read again."""
     return any(map(_shared, _blocks(program))) and computed(program) <= MOST and any(map(_repeats, _blocks(program)))
 
 
@@ -135,7 +135,7 @@ def _repeats(program: Program) -> bool:
     every = [each for each in program.statements if isinstance(each, Statement)]
     counts = Counter(name for each in every for name in read_by(each))
     parts = (part for each in every for part in _every(each.expr) if isinstance(part, Product))
-    return any(len(part.operands) == 2 and all(counts[use.name] > 1 for use in uses(part)) for part in parts)
+    return any(all(counts[use.name] > 1 for use in uses(part)) for part in parts)
 
 
 def computed(program: Program) -> int:

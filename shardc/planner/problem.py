@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,14 +11,14 @@ from typing import TypeAlias
 from shardc.cost.model import CostModel
 from shardc.cost.rate import picoseconds
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Call, Expr, Product
+from shardc.ir.expressions import Call, Expr, Product, Use
 from shardc.ir.functions import FUNCTIONS
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Loop, Op, Rule, ValueNumber
-from shardc.ir.program import Input, Program
+from shardc.ir.program import Input, Program, Statement, bindings_of
 from shardc.ir.sharding import Array, Axes, Sharding
 from shardc.lowering.loops import Account, account_of
-from shardc.lowering.streams import Loops, Passes, Streams
+from shardc.lowering.streams import Loops, Passes, Sources, Streams
 from shardc.planner.budget import QUICK, Meter
 from shardc.planner.idle import idle_together
 from shardc.planner.options import CHEAPEST, Method, Objective, Options
@@ -78,6 +79,12 @@ class Scratch:
     meter: Meter = field(default_factory=Meter.unlimited)
     searches: dict[_Searched, Search] = field(default_factory=dict)
     products: dict[_Asked, list[tuple[Way, int]]] = field(default_factory=dict)  # priced so far
+
+
+def _is_in_another_order(product: Product) -> bool:
+    """Whether it lays one array with its dims in another order, and does no more."""
+    dims = product.operands[0].dims
+    return len(product.operands) == 1 and {*dims} == {*product.dims} and dims != product.dims
 
 
 @dataclass(frozen=True)
@@ -166,8 +173,23 @@ class Problem:
         return replace(Work.of(self.program, product), streams=self.streams(product))
 
     def streams(self, expr: Product | Call) -> Streams | None:
-        """What of an operation passes through memory, where that is known."""
-        return None if self.model.alone.measured is None else self.account.streams(expr)
+        """What of an operation passes through memory, where that is known. Of a chip alone: what a function makes is
+        written in another order of dims as it is made, which takes as little as the function."""
+        if self.model.alone.measured is not None:
+            return self.account.streams(expr)
+        if not isinstance(expr, Product) or not _is_in_another_order(expr):
+            return None
+        (operand,) = expr.operands
+        made = self.bound.get(operand.name) if isinstance(operand, Use) else operand
+        return Streams((Sources(operand.dtype, ()),), written=False) if isinstance(made, Call) else None
+
+    @cached_property
+    def bound(self) -> Mapping[str, Expr]:
+        """What each name is that is bound once, and not given."""
+        given = {array.name for array in self.program.inputs}
+        every = [each for each in self.program.statements if isinstance(each, Statement)]
+        times = Counter(made.name for each in self.program.statements for made in bindings_of(each))
+        return {each.name: each.expr for each in every if times[each.name] == 1 and each.name not in given}
 
     def product_price(self, work: Work, parts: int, read: Sequence[int], written: int) -> int:
         """Of a local product alone, shared by so many devices: operands and a result of so many bytes on each."""

@@ -1,10 +1,12 @@
-"""The cheapest of a program's plans as it is written, and with what it writes several times as arrays of their own."""
+"""The cheapest of a program's plans: as it is written, with what it writes several times as arrays of their own, and
+with sums of its arrays done before the products that these are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from shardc.errors import ShardcError
@@ -43,10 +45,12 @@ def _cheapest(
 
 
 def _others(program: Program, objective: Objective, planned: Callable[[Program], Within]) -> Iterator[Within]:
-    """With what the program writes several times as arrays."""
-    from shardc.planner.whole.repeated import with_arrays_shared  # with NumPy, which nothing else here needs
+    """With what the program writes several times as arrays; for a chip alone also with sums done before products. On a
+    slice a sum takes next to nothing beside the product that it is of."""
+    from shardc.planner.whole.repeated import with_arrays_shared, with_sums_first  # with NumPy, seldom
 
-    for shared in with_arrays_shared(program):
+    alone = program.topology is None
+    for shared in chain(with_arrays_shared(program), with_sums_first(program) if alone else ()):
         try:
             yield partial(_as_written, program, objective, shared, planned(shared.program))
         except ShardcError:

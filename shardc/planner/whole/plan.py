@@ -23,6 +23,7 @@ from shardc.planner.statement.gaps import arithmetic
 from shardc.planner.whole.arrays import Entity, Lying, every_line, says_nothing
 from shardc.planner.whole.changes import changes
 from shardc.planner.whole.digits import DigitWays
+from shardc.planner.whole.doubles import without_doubles
 from shardc.planner.whole.eliminate import Factor, Solved, easier, price_of, solve
 from shardc.planner.whole.factor_graph import FactorGraph
 from shardc.planner.whole.nodes import Known, TooWide
@@ -261,18 +262,19 @@ class _Task:
         program, planning = self.problem.program, self.planning
         graph, states = choice.graph, choice.solved.states
         apart = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=self.spaces.are_part)
-        plans = [(self._realised(apart, idle=False), apart)]
-        if self.planning.has_idle(apart.program):  # a state may be reached over axes that no sharding names
-            plans.append((self._realised(apart, idle=True), apart))
+        once = _once(apart)
+        plans = [(self._realised(once, idle=False), once)]
+        if self.planning.has_idle(once.program):  # a state may be reached over axes that no sharding names
+            plans.append((self._realised(once, idle=True), once))
         if self._may_be_merged():
-            together = merged(apart, graph.lines)
+            together = _once(merged(apart, graph.lines))
             plans.append((self._realised(together, idle=True), together))
         made = [(found, asked) for found, asked in plans if found is not None]
         if not made:
             return None
         found, asked = min(made, key=lambda each: each[0].price(planning.objective))
         if _has_loops(apart.program) and not self.spaces.are_part:  # a trip alone would bring anew what all have
-            brought = exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True)
+            brought = _once(exact(choice.rewritten, graph.given, graph.lines, states, with_operands=True))
             limit = planning.objective.clearly_below(found.price(planning.objective))  # sums are best left as told
             if (other := self._realised(brought, idle=False)) and other.price(planning.objective) <= limit:
                 found, asked = other, brought
@@ -293,6 +295,11 @@ class _Task:
         only together with what follows them."""
         program = self.problem.program
         return computed(program) * count_placements(len(self.problem.pool), width(program)) <= MOST_MERGED
+
+
+def _once(asked: Exact) -> Exact:
+    found = without_doubles(asked.program, asked.told)
+    return replace(asked, program=found.program, told=found.told)
 
 
 def _local_bytes(entity: Entity, lying: Lying) -> NDArray[np.int64]:

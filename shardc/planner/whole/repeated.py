@@ -11,17 +11,17 @@ was moved to. A sum of a product is done before it (`ir.chains`), which is in va
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from shardc.ir.alike import computed
 from shardc.ir.chains import summed
-from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands, parts_of
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands, parts_of, uses
 from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Input, Program, Statement, bindings_of, nested
 from shardc.planner.whole.arrays import fresh
-from shardc.planner.whole.rewrites import Rewritten, Told
+from shardc.planner.whole.rewrites import Rewritten, Told, as_they_are, bound_to_others
 
 MOST_PRODUCTS = 24  # of a block, of each of which the others are looked at as its sums
 
@@ -68,6 +68,46 @@ def _shared(
         made.append(each)
         told += [own] * (len(made) - len(told))
     return tuple(made), tuple(told)
+
+
+def with_sums_first(program: Program) -> Iterator[Rewritten]:
+    """The program with each sum of a product that others read too done before it. Nothing where there is none.
+
+    `p = A · B; y = p / sum_K(p)` as `p = A · B; y = p / (A · sum_K(B))`, which reads no array as large as p.
+    """
+    statements = _with_sums_first(program.statements)
+    if statements != program.statements:
+        yield Rewritten(replace(program, statements=statements), as_they_are(program.statements))
+
+
+def _with_sums_first(statements: Sequence[Statement | For]) -> tuple[Statement | For, ...]:
+    products, found = dict[str, Product](), list[Statement | For]()
+    for each in statements:
+        if isinstance(each, For):
+            found.append(replace(each, body=_with_sums_first(each.body)))
+        else:
+            found.append(replace(each, expr=_summed_first(each.expr, products)))
+        anew = {*bound_to_others(each)}
+        products = {
+            name: product
+            for name, product in products.items()
+            if name not in anew and anew.isdisjoint(use.name for use in uses(product))
+        }
+        if isinstance(each, Statement) and _is_product(each.expr) and each.expr.dims == each.dims:
+            products[each.name] = each.expr
+    return tuple(found)
+
+
+def _summed_first(expr: Expr, products: Mapping[str, Product]) -> Expr:
+    """An expression in which each sum of one of these arrays is done by its product."""
+    match expr:
+        case Product(operands=(Use(name=name, pattern=None) as use,)) if name in products:
+            sums = use.dims == products[name].dims and {*expr.dims} < {*use.dims}
+            return summed(replace(expr, operands=(products[name],))) if sums else expr
+        case Use() | Named():
+            return expr
+        case _:
+            return replace(expr, operands=tuple(_summed_first(operand, products) for operand in expr.operands))
 
 
 def _says_steps(expr: Expr) -> bool:

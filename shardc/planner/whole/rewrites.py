@@ -41,7 +41,7 @@ class Rewritten:
     def of(cls, program: Program) -> Rewritten:
         """Without statements that lead to no output: they are not done, and have no price. A product that only a sum
         uses does that sum."""
-        needed, told = _needed(program), _as_they_are(program.statements)
+        needed, told = _needed(program), as_they_are(program.statements)
         live = replace(program, statements=tuple(program.statements[number] for number in needed))
         found = cls(live, tuple(told[number] for number in needed))
         for path in every_path(program.statements):
@@ -88,9 +88,9 @@ def _leading(program: Program, to: Collection[int]) -> set[int]:
     return found
 
 
-def _as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
+def as_they_are(statements: tuple[Statement | For, ...]) -> tuple[Told, ...]:
     return tuple(
-        Told(StatementNumber(number), _as_they_are(each.body) if isinstance(each, For) else ())
+        Told(StatementNumber(number), as_they_are(each.body) if isinstance(each, For) else ())
         for number, each in enumerate(statements)
     )
 
