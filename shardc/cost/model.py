@@ -46,7 +46,6 @@ from shardc.lowering.scatters import LocalBlock, block_of
 from shardc.lowering.target import Target
 from shardc.lowering.tpu import on_chip
 
-WAYS_OF = 256  # devices, whose blocks are sent one by one to price a permute
 GATHERED = (Kind.GATHER, Kind.EXCHANGE)  # what has a V that is larger than the block
 
 
@@ -119,6 +118,7 @@ class LinkModel:
     _rates: dict[tuple[type[Move], Axes, Turns], Rate] = field(default_factory=dict, init=False, repr=False)
     _emitted: dict[tuple[Call, ...], Rate] = field(default_factory=dict, init=False, repr=False)
     _ways: dict[Sent, float] = field(default_factory=dict, init=False, repr=False)
+    _among: dict[frozenset[tuple[int, int]], float] = field(default_factory=dict, init=False, repr=False)
     _finer: dict[Refinement, LinkModel | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -184,8 +184,7 @@ class LinkModel:
     @property
     def _knows_ways(self) -> bool:
         """Whether permutes are priced by the ways of their blocks."""
-        few = self.mesh.devices <= WAYS_OF
-        return few and self.chip.is_torus and self.alone.measured is not None and not self.network.dcn
+        return self.alone.measured is not None and self.network.has_ways
 
     def _apart(self, axes: Axes) -> float:
         """Seconds per byte of blocks that go all ways at once: no permute takes less."""
@@ -243,14 +242,15 @@ class LinkModel:
     def _on_ways(self, sent: Sent) -> float:
         """Seconds per byte of the blocks of a permute, on the busiest link."""
         if sent not in self._ways:
-            traffic = self.network.sent(pairs_of(sent, self.mesh))
-            assert traffic is not None, "the links are a torus's"
-            self._ways[sent] = traffic.s_per_byte
+            if (pairs := frozenset(pairs_of(sent, self.mesh))) not in self._among:  # many permutes are of the same
+                traffic = self.network.sent(tuple(pairs))
+                assert traffic is not None, "the links are a torus's"
+                self._among[pairs] = traffic.s_per_byte
+            self._ways[sent] = self._among[pairs]
         return self._ways[sent]
 
     def sent(self, pairs: Pairs) -> Traffic | None:
-        knows = self.mesh.devices <= WAYS_OF and self.chip.is_torus and not self.network.dcn
-        return self.network.sent(pairs) if knows else None
+        return self.network.sent(pairs) if self.network.has_ways else None
 
     def levels_of(self, call: Call) -> tuple[Level, ...]:
         """Of parts of an axis, which is all of the mesh, those of the slowest groups, by where their chips are."""

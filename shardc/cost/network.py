@@ -26,6 +26,8 @@ from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
 
+_WAYS_OF = 256  # devices, whose blocks are sent one by one to price a permute
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -46,6 +48,11 @@ class Network:
     def fabric(self) -> Fabric | None:
         """The torus under the axes that are not over DCN; none behind a switch."""
         return self.links.fabric
+
+    @property
+    def has_ways(self) -> bool:
+        """Whether the ways of blocks are followed from device to device."""
+        return self.mesh.devices <= _WAYS_OF and self.chip.is_torus and not self.dcn
 
     def has_parts(self, axis: str) -> bool:
         """Whether parts of a mesh axis have links of their own."""

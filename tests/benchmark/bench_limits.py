@@ -1,8 +1,8 @@
 """How long the dearest statements take, in seconds of the processor: `python tests/benchmark/bench_limits.py [COUNT]`.
 
 Not a timed test. Random statements of the kinds below, drawn from a seed, each planned and printed as JSON with nothing
-known of another: batched products, chains, many axes, arrays of high rank, big slices. Columns are the worst of each;
-`refused` counts errors, `cut` plans whose search ended with its budget.
+known of another: batched products, chains, many axes, arrays of high rank, big slices, partial sums on small ones.
+Columns are the worst of each; `refused` counts errors, `cut` plans whose search ended with its budget.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tabulate import tabulate
 
@@ -98,6 +98,18 @@ def big_slice(chosen: random.Random) -> Case:
     return case(chosen, ["IJ", "IJ"], mesh, chosen.sample(list(mesh), 2), topology=f"v5p:{shape}")
 
 
+def routed_slice(chosen: random.Random) -> Case:
+    """Axes that are cut out of those of a slice: where each block goes is followed from chip to chip."""
+    topology = chosen.choice(["v6e:16x16", "v5e:8x16", "v5p:4x8x8"])
+    left, mesh = math.prod(map(int, topology.partition(":")[2].split("x"))), dict[str, int]()
+    while left > 1 and len(mesh) < len(AXES):
+        size = left if len(mesh) == len(AXES) - 1 else min(left, chosen.choice([2, 2, 4]))
+        mesh, left = mesh | {AXES[len(mesh)]: size}, left // size
+    summed, *axes = chosen.sample(list(mesh), min(len(mesh), 4))
+    drawn = case(chosen, ["IJ", "IJ"], mesh, axes, topology=topology)
+    return replace(drawn, text=drawn.text.replace("] →", f"]{{U_{summed}}} →"))
+
+
 def mixed(chosen: random.Random) -> Case:
     mesh, rank = mesh_of(chosen, 2, 4, (2, 3, 4, 6, 10, 12)), chosen.randint(1, 4)
     return case(chosen, [LETTERS[:rank]] * 2, mesh, list(mesh))
@@ -105,7 +117,7 @@ def mixed(chosen: random.Random) -> Case:
 
 KINDS: dict[str, Callable[[random.Random], Case]] = {
     kind.__name__.replace("_", " "): kind
-    for kind in (reshard, beside_idle, batched, contracted_twice, chain, big_slice, mixed)
+    for kind in (reshard, beside_idle, batched, contracted_twice, chain, big_slice, routed_slice, mixed)
 }
 
 

@@ -1,8 +1,10 @@
 """What planning may cost: a plan for every statement, within a budget of counted work, and how far it may be off."""
 
+import functools
 import json
 import math
 import re
+import sys
 import time
 from dataclasses import replace
 from itertools import product
@@ -91,9 +93,9 @@ DEAR = st.one_of(
 )
 
 
-def seconds_of(case, objective):
+def seconds_of(case, objective, topology=None):
     start = time.process_time()
-    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, objective=objective)
+    plan = shardc.plan(case.text, mesh=case.mesh, dims=case.dims, objective=objective, topology=topology)
     plan.table()
     plan.to_json()
     return time.process_time() - start, plan
@@ -127,6 +129,24 @@ SEVEN = "A[I_X,J] · B[J,K_Y] · C[K,L] · D[L,M] · E[M,N_X] · F[N,P] · G[P,R
 )
 def test_a_statement_is_planned_and_printed_in_two_seconds(text, mesh):
     check_seconds(Case(text, Mesh.of(mesh), {}), "time")
+
+
+def test_partial_sums_on_a_slice_are_planned_in_two_seconds():
+    """Of each permute's blocks it is followed where they go, with nothing known of another plan."""
+    case = Case("A[I_S, J_T]{U_U} → B[I_T, J_U]", Mesh.of(mesh_of(4, 4, 4, 4)), {"I": 4096, "J": 4096})
+    took = math.inf
+    for _ in range(3):
+        forget_all()
+        took = min(took, seconds_of(case, "time", "v6e:16x16")[0])
+    assert took < SECONDS, f"{took:.2f} s"
+
+
+def forget_all():
+    """Nothing is known of another plan, nor of the one before of the same."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("shardc")]
+    for found in [each for module in ours for each in vars(module).values()]:
+        if isinstance(found, functools._lru_cache_wrapper):
+            found.cache_clear()
 
 
 @pytest.mark.exhaustive

@@ -12,19 +12,21 @@ way round, half each way where both are as short. So no axis comes before anothe
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise, product
 from math import factorial, prod
+from typing import TypeAlias
 
 from shardc.cost.chips import Chip
 from shardc.cost.layout import LINE, ONE_WAY, RING
 from shardc.cost.links.level import Traffic, Wire
-from shardc.cost.topology import Laid, Place
+from shardc.cost.topology import Laid
 
 FORWARD, BACKWARD = 0, 1
 Groups = Sequence[Sequence[int]]  # device numbers
+Shares: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]  # and the links that carry one of so many parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class Fabric:
     laid: Laid
     kinds: tuple[str, ...]
     link: float
-    _ways: dict[tuple[int, int], tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=dict, init=False)
+    _ways: dict[tuple[int, int], tuple[int, Shares]] = field(default_factory=dict, init=False)
+    _turns: dict[tuple[int, ...], list[tuple[int, int, tuple[int, ...]]]] = field(default_factory=dict, init=False)
+    _along: dict[tuple[int, int, int], tuple[tuple[int, ...], ...]] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, laid: Laid, chip: Chip, told: Mapping[str, str]) -> Fabric:
@@ -87,57 +91,81 @@ class Fabric:
 
     def traffic(self, pairs: Groups, parts: int = 1) -> Traffic:
         """A `parts`-th of a block from the first to the second of each pair."""
-        loads, hops = self._loads(pairs), max((self._way(*pair)[0] for pair in pairs), default=0)
+        loads, hops = self._loads(pairs)
         most = max(loads.values(), default=0)
         return Traffic(most / self._unit / parts / self.link, hops, _mask(loads))
 
     def wires(self, pairs: Groups, block: float) -> Iterator[Wire]:
         """Every link, with what it carries of a block of so many bytes from the first to the second of each pair."""
-        loads = self._loads(pairs)
+        loads, _ = self._loads(pairs)
         for at in product(*map(range, self.laid.shape)):
             for axis, size in enumerate(self.laid.shape):
                 if at[axis] < (size - 1 if self.kinds[axis] == LINE else size) and size > 1:
                     ways = (loads[self._bit(axis, way, at)] * block / self._unit for way in (FORWARD, BACKWARD))
                     yield Wire(at, axis, *ways)
 
-    def _loads(self, pairs: Groups) -> Counter[int]:
-        loads: Counter[int] = Counter()
+    def _loads(self, pairs: Groups) -> tuple[Counter[int], int]:
+        """What each link carries, and the most hops. There are hundreds of pairs, and few shares: equal ones are
+        counted together.
+        """
+        carrying, most = defaultdict[int, list[int]](list), 0
         for source, target in pairs:
-            for link, share in self._way(source, target)[1]:
-                loads[link] += share
-        return loads
+            hops, shares = self._ways.get((source, target)) or self._way(source, target)
+            most = max(most, hops)
+            for share, links in shares:
+                carrying[share] += links
+        loads: Counter[int] = Counter()
+        for share, links in carrying.items():
+            found = Counter(links)
+            loads.update(found if share == 1 else dict(zip(found, map(share.__mul__, found.values()), strict=True)))
+        return loads, most
 
     @property
     def _unit(self) -> int:
         """A block, in the least part of one that goes its own way."""
         return 2 * factorial(len(self.kinds))
 
-    def _way(self, source: int, target: int, /) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """How many hops a block goes, and its shares of links."""
-        if (source, target) not in self._ways:
-            loads: Counter[int] = Counter()
-            hops = self._load(loads, self.laid.place(source), self.laid.place(target))
-            self._ways[source, target] = hops, tuple(loads.items())
-        return self._ways[source, target]
+    def _way(self, source: int, target: int, /) -> tuple[int, Shares]:
+        """How many hops a block goes, and its shares of links; kept, since many moves send along it."""
+        at, goal = self.laid.place(source), self.laid.place(target)
+        differ = tuple(axis for axis, (here, there) in enumerate(zip(at, goal, strict=True)) if here != there)
+        hops, carrying = 0, defaultdict[int, list[int]](list)
+        for axis, parts, before in self._orders(differ):
+            steps = self._steps(axis, at[axis], goal[axis])
+            hops += 0 if before else max(map(len, steps))
+            row = [goal[other] if other in before else at[other] for other in range(len(at))]
+            row[axis] = 0
+            first = self._bit(0, FORWARD, row)
+            for links in steps:
+                carrying[parts // len(steps)] += map(first.__add__, links)
+        found = hops, tuple((share, tuple(links)) for share, links in carrying.items())
+        self._ways[source, target] = found
+        return found
 
-    def _load(self, loads: Counter[int], at: Place, goal: Place) -> int:
-        """Adds a block's way, and says how many hops it is."""
-        differ = [axis for axis, (here, there) in enumerate(zip(at, goal, strict=True)) if here != there]
-        hops = 0
-        for axis in differ:
-            steps = list(self._steps(axis, at[axis], goal[axis]))
-            hops += max(len(positions) for _, positions in steps)
-            for count, before in _before(axis, differ):
-                share = self._unit // len(steps) * factorial(count) * factorial(len(differ) - 1 - count)
-                share //= factorial(len(differ))
-                row = [goal[other] if other in before else at[other] for other in range(len(at))]
-                for way, positions in steps:
-                    for position in positions:
-                        row[axis] = position
-                        loads[self._bit(axis, way, row)] += share
-        return hops
+    def _orders(self, differ: tuple[int, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Each axis, how large a part of a block goes along it behind which others."""
+        found = self._turns.get(differ)
+        if found is None:
+            found = self._turns[differ] = []
+            for axis in differ:
+                for count, before in _before(axis, differ):
+                    orders = factorial(count) * factorial(len(differ) - 1 - count)
+                    found.append((axis, self._unit * orders // factorial(len(differ)), before))
+        return found
 
-    def _steps(self, axis: int, at: int, goal: int) -> Iterator[tuple[int, list[int]]]:
+    def _steps(self, axis: int, at: int, goal: int) -> tuple[tuple[int, ...], ...]:
+        """The links on each way that a block goes along an axis, where the chips are 0 along all others."""
+        found = self._along.get((axis, at, goal))
+        if found is None:
+            next_one = prod(self.laid.shape[axis + 1 :])  # from the number of a link to that of the next on the axis
+            none = [0] * len(self.laid.shape)
+            found = self._along[axis, at, goal] = tuple(
+                tuple(self._bit(axis, way, none) + each * next_one for each in lower)
+                for way, lower in self._both(axis, at, goal)
+            )
+        return found
+
+    def _both(self, axis: int, at: int, goal: int) -> Iterator[tuple[int, list[int]]]:
         """Each way that a block goes along an axis, and the links on it, each by the lower of its ends."""
         size, kind = self.laid.shape[axis], self.kinds[axis]
         if kind == LINE:
@@ -173,7 +201,7 @@ class Fabric:
         return _mask(found)
 
 
-def _before(axis: int, differ: list[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _before(axis: int, differ: Sequence[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The axes that a block may have gone along before this one, and how many they are."""
     others = [other for other in differ if other != axis]
     for count in range(len(others) + 1):

@@ -22,6 +22,7 @@ from shardc.cost.topology import Laid, lay, place
 from shardc.ir.mesh import Mesh
 from shardc.ir.refine import Refinement
 from shardc.ir.sharding import Axes
+from shardc.lowering.pairs import numbers_in_order
 
 # Devices of a mesh whose blocks are sent one by one to price parts of a physical axis with others between them. On a
 # larger mesh such parts count as lines beside each other, which takes no longer.
@@ -208,10 +209,10 @@ def _joined(lines: tuple[Line, ...]) -> tuple[Line, ...] | None:
 
 def groups_of(mesh: Mesh, axes: Axes) -> list[list[int]]:
     """The devices that differ along these axes alone, in order of the mesh."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for number, at in enumerate(mesh.coordinates()):
-        found.setdefault(tuple(place for name, place in at.items() if name not in axes), []).append(number)
-    return list(found.values())
+    along = mesh.ordered(axes)
+    others = tuple(name for name in mesh.names if name not in along)
+    numbers, count = numbers_in_order(mesh.names, (*others, *along), mesh), mesh.product(along)
+    return [numbers[start : start + count] for start in range(0, len(numbers), count)]
 
 
 def _laid(mesh: Mesh, chip: Chip, layout: Layout) -> Laid:
