@@ -115,8 +115,8 @@ class Fabric:
             for share, links in shares:
                 carrying[share] += links
         loads: Counter[int] = Counter()
-        for share, links in carrying.items():
-            found = Counter(links)
+        for share, along in carrying.items():
+            found = Counter(along)
             loads.update(found if share == 1 else dict(zip(found, map(share.__mul__, found.values()), strict=True)))
         return loads, most
 
