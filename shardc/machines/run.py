@@ -138,8 +138,9 @@ def _start_devices(schedule: Schedule) -> None:
     import jax
 
     count = schedule.mesh.devices
+    asked = max(count, jax.config.jax_num_cpu_devices)  # what somebody has set is for what runs later too
     try:
-        jax.config.update("jax_num_cpu_devices", count)  # first, so that of a JAX that has started nothing is changed
+        jax.config.update("jax_num_cpu_devices", asked)  # first, so that of a JAX that has started nothing is changed
         jax.config.update("jax_platforms", "cpu")
     except RuntimeError:  # JAX has started; what it has may do
         if len(jax.devices("cpu")) < count:

@@ -547,3 +547,30 @@ def test_beside_an_array_that_moves_a_product_brings_what_it_does_alone(case):
 
     product, other = case
     assert brings(f"{product}; {other}") <= brings(product) + brings(other)
+
+
+@st.composite
+def products(draw):
+    """A product of two arrays, and one like it beside it."""
+    mesh = draw(st.sampled_from([{"X": 4}, {"X": 6}, {"X": 8}, {"X": 16}, {"X": 4, "Y": 2}]))
+    lies = st.sampled_from(["I", "J", "K"])
+
+    def array(name, dims):
+        on = {axis: draw(lies) for axis in mesh}
+        return name + "[" + ", ".join(dim + "".join(f"_{a}" for a in mesh if on[a] == dim)[:2] for dim in dims) + "]"
+
+    a, b, c = array("A", "IJ"), array("B", "JK"), array("C", "IK")
+    return mesh, f"{a} · {b} → {c}", f"{a.replace('A', 'D', 1)} · {b.replace('B', 'E', 1)} → {c.replace('C', 'F', 1)}"
+
+
+@settings(max_examples=15, deadline=None)
+@given(products())
+@example(({"X": 4}, "A[I_X, J] · B[J, K_X] → C[I_X, K]", "D[I_X, J] · E[J, K_X] → F[I_X, K]"))
+@example(({"X": 16}, "A[I_X, J] · B[J, K_X] → C[I_X, K]", "D[I_X, J] · E[J, K_X] → F[I_X, K]"))
+def test_a_product_alone_costs_no_more_than_beside_another(case):
+    """On a finer mesh it is looked for in digits too, where it costs as much on whole dims as it did before."""
+    mesh, one, other = case
+    sizes = dict.fromkeys("IJK", 96)
+    alone = [shardc.plan(text, mesh=mesh, dims=sizes, objective="bytes") for text in (one, other)]
+    together = shardc.plan(f"{one}; {other}", mesh=mesh, dims=sizes, objective="bytes")
+    assert sum(plan.cost.wire_bytes for plan in alone) <= together.cost.wire_bytes

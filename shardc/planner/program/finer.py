@@ -164,7 +164,8 @@ class Finer:
         if finer is None:
             return best
         program = self._on(by)
-        options = Options(below=best.limit if is_alone(program) else None, method=method)
+        is_bounded = is_alone(program) and only_moves(program)  # a product on whole dims may cost more than in digits
+        options = Options(below=best.limit if is_bounded else None, method=method)
         every, budget = self._plans(program, finer, options, best.budget)
         if self.memory is not None and computed(program) > SMALL:
             every = islice(every, FEW if best.planned is None else 1)
