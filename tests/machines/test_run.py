@@ -395,3 +395,17 @@ def test_permuting_the_devices_of_the_mesh_changes_nothing():
         np.array(jax.devices())[::-1].reshape(2, 4), ("X", "Y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2
     )
     np.testing.assert_array_equal(plan.compile(devices)(*(w.astype(np.int32) for w in wholes)), wholes[0] @ wholes[1])
+
+
+def test_devices_that_somebody_has_asked_for_are_there_after_a_run_on_fewer():
+    """As of a test of two devices before one of eight."""
+    check = """
+import jax
+jax.config.update("jax_num_cpu_devices", 8)
+import shardc
+from shardc.machines.run import run
+assert run(shardc.plan("A[I_X] → A[I]", mesh="X=2", dims="I=8").schedule).ok
+assert len(jax.devices()) == 8
+assert run(shardc.plan("A[I_X] → A[I]", mesh="X=8", dims="I=8").schedule).ok
+"""
+    subprocess.run([sys.executable, "-c", check], check=True)
