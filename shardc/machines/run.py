@@ -138,7 +138,7 @@ def _start_devices(schedule: Schedule) -> None:
     import jax
 
     count = schedule.mesh.devices
-    asked = max(count, jax.config.jax_num_cpu_devices)  # what somebody has set is for what runs later too
+    asked = max(count, jax.config.values["jax_num_cpu_devices"])  # what somebody has set is for what runs later too
     try:
         jax.config.update("jax_num_cpu_devices", asked)  # first, so that of a JAX that has started nothing is changed
         jax.config.update("jax_platforms", "cpu")

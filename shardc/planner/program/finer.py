@@ -81,6 +81,8 @@ class Finer:
         cuts = self._fitting(self._cuts(best.planned or self.whole, needed=refused is not None))
         for by in cuts:
             best = self._tried(best, by)
+        for by in cuts if is_alone(self._on(None)) and not only_moves(self._on(None)) else ():
+            best = self._tried(best, by, is_bounded=False)  # what costs as much on whole dims may cost less in digits
         best = self._together(best, cuts)
         for by in factors[:MAX_DEEP] if by_bytes else ():
             if not self._is_at_bound(best) and by.fine.devices << len(by.fine.axes) <= MAX_ROUTED:
@@ -157,15 +159,16 @@ class Finer:
         )
         return [*dict.fromkeys([*found, *more[0]])] if needed else found
 
-    def _tried(self, best: _Best, by: Refinement | None, method: Method = Method.SEARCH) -> _Best:
+    def _tried(
+        self, best: _Best, by: Refinement | None, method: Method = Method.SEARCH, is_bounded: bool = True
+    ) -> _Best:
         """The plan on a finer mesh, or on the mesh as it is, if it keeps the memory limit and costs less than the best
         so far."""
         finer = self.model if by is None else self.model.refined(by)
         if finer is None:
             return best
         program = self._on(by)
-        is_bounded = is_alone(program) and only_moves(program)  # a product on whole dims may cost more than in digits
-        options = Options(below=best.limit if is_bounded else None, method=method)
+        options = Options(below=best.limit if is_bounded and is_alone(program) else None, method=method)
         every, budget = self._plans(program, finer, options, best.budget)
         if self.memory is not None and computed(program) > SMALL:
             every = islice(every, FEW if best.planned is None else 1)
