@@ -13,12 +13,15 @@ third axis and more for a fourth. So where they would be many, idle axes move as
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from enum import Enum
+from itertools import chain
 
 from shardc.cost.rate import picoseconds
-from shardc.ir.expressions import Named, Use, operands
+from shardc.ir.expressions import Named, Pattern, Use, operands
 from shardc.ir.plan import Cost
-from shardc.ir.program import Program, Statement, every_statement
+from shardc.ir.program import For, Program, Statement, bindings_of, every_statement, read_by
 from shardc.ir.sharding import Axes
 from shardc.planner.options import Objective
 from shardc.rules.placements import count_placements
@@ -53,6 +56,25 @@ def width_of(statement: Statement) -> int:
         widest = max(widest, len({dim for operand in below for dim in operand.dims} | set(expr.dims)))
         pending += below
     return widest
+
+
+def in_one(program: Program) -> Iterator[list[Statement]]:
+    """The statements that a text might as well write as one: what is used once, and lies as the planner likes, with
+    what uses it. What is planned by how wide statements are is so the same, wherever the text ends them."""
+    used = Counter(name for each in program.statements for name in read_by(each))
+    bound = Counter(made.name for each in program.statements for made in bindings_of(each))
+    left, waiting = {name for _, name in program.leaving}, dict[str, list[Statement]]()
+    for each in program.statements:
+        if isinstance(each, For):
+            yield from in_one(program.inside(each))
+            continue
+        made_of = [*chain.from_iterable(waiting.pop(name, ()) for name in read_by(each)), each]
+        says_nothing = each.pattern == Pattern.free(len(each.dims))
+        if says_nothing and used[each.name] == bound[each.name] == 1 and each.name not in left:
+            waiting[each.name] = made_of
+        else:
+            yield made_of
+    yield from waiting.values()  # what only a loop uses
 
 
 def idle_together(program: Program, pool: Axes) -> Axes:

@@ -23,11 +23,11 @@ from shardc.ir.expressions import Named, Product, Use, parts_of
 from shardc.ir.finer import in_common, joined
 from shardc.ir.mesh import MAX_AXES
 from shardc.ir.plan import Schedule
-from shardc.ir.program import Program, every_statement
+from shardc.ir.program import Program, Statement, every_statement
 from shardc.ir.refine import Refinement, refined, refinement
 from shardc.ir.sharding import Axes
 from shardc.planner.budget import CUT, QUICK, Budget
-from shardc.planner.idle import is_alone, only_moves, width_of
+from shardc.planner.idle import in_one, is_alone, only_moves, width_of
 from shardc.planner.options import Method, Objective, Options
 from shardc.planner.planned import PlannedProgram, Planning, Refused, computed, may_gain
 from shardc.planner.program.directly import Directly, directly
@@ -310,10 +310,15 @@ def _most_axes(program: Program) -> int:
     """How many axes the search has time for; that of an array which only moves is to be quick, and takes no time beside
     what is computed, nor does a function beside products: it may stand in a statement of its own or not."""
     moves = only_moves(program)
-    every = [each for each in every_statement(program) if moves or not isinstance(each.expr, Use | Named)]
-    products = [each for each in every if any(isinstance(part, Product) for part in parts_of(each.expr))]
-    widths, ways = [*map(width_of, products or every)], MAX_WAYS // 4 if moves else MAX_WAYS
+    every = [[each] for each in every_statement(program)] if moves else [*map(_computing, in_one(program))]
+    products = [each for each in every if any(isinstance(part, Product) for one in each for part in parts_of(one.expr))]
+    widths = [max(map(width_of, each)) for each in products or every if each]
+    ways = MAX_WAYS // 4 if moves else MAX_WAYS
     return next(n for n in range(100) if sum(count_placements(n + 1, each) for each in widths) > ways)
+
+
+def _computing(statements: Sequence[Statement]) -> list[Statement]:
+    return [each for each in statements if not isinstance(each.expr, Use | Named)]
 
 
 @lru_cache(maxsize=256)
