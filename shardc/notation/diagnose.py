@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.dtypes import is_dtype
 from shardc.ir.functions import NAMED
-from shardc.notation.instead import KEYWORD, LOGIC, LOOKUP, LOOP, POWER, instead_of
+from shardc.notation.instead import KEYWORD, LOGIC, LOOKUP, LOOP, TWO_SIGNS, instead_of
 from shardc.notation.literals import is_name_gone_wrong, neither
 from shardc.notation.tokens import CLOSER, CLOSING, QUIET, WORDS, expected_words, open_brackets
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 _OPERATORS = {"DOT", "ODOT", "SLASH", "PLUS", "MINUS", "COMPARE"}
+_CLOSED = {"RSQB", "RBRACE", "RPAR"}
 _ENDS = {"_NL", "$END"}
 _SPECIFICATION = re.compile(r"\s*(?P<all>[A-Za-z]+(?:\s*,\s*[A-Za-z]+)*\s*->\s*[A-Za-z]*)\s*")
 
@@ -39,6 +40,11 @@ class _Stop:
         self.before_kind = before.type if before is not None else "_NL"
         self.before = Span(source, before.start_pos or 0, before.end_pos or 0) if before is not None else None
         self.open = open_brackets(source, start)
+
+    @property
+    def is_after_operand(self) -> bool:
+        between = self.source.text[self.before.end : self.span.start] if self.before else ""
+        return self.before_kind in _CLOSED or (self.before_kind in {"NUMBER", "BAR"} and not between.strip())
 
     @property
     def statement(self) -> Span:
@@ -224,11 +230,11 @@ def _einsum(stop: _Stop) -> ShardcError | None:
 
 
 def _between(stop: _Stop) -> ShardcError | None:
-    """`A[I, J] B[J, K]`, `A[I, J] x B[J, K]`, `(A < B) and (B < C)`."""
-    if stop.kind != "NAME" or stop.before_kind not in {"RSQB", "RBRACE", "RPAR"} or "DOT" not in stop.expected:
+    """`A[I, J] B[J, K]`, `2 A[I, J]`, `A[I, J] x B[J, K]`, `(A < B) and (B < C)`."""
+    if stop.kind not in {"NAME", "FUNCTION", "SIGMA"} or not stop.is_after_operand or "DOT" not in stop.expected:
         return None
     told = instead_of(stop.text, "a product is written `·`, `*` or `@`")
-    return ShardcError("SHC101", f"no operator before `{stop.text}`", span=stop.span, help=told)
+    return ShardcError("SHC101", f"no operator before `{stop.text.strip()}`", span=stop.span, help=told)
 
 
 def _called_bare(stop: _Stop) -> ShardcError | None:
@@ -283,11 +289,13 @@ def _round_brackets(stop: _Stop) -> ShardcError | None:
     return ShardcError("SHC101", f"`(` after `{name}`", span=stop.span, help=told)
 
 
-def _power(stop: _Stop) -> ShardcError | None:
-    """`A[I] ** 2`."""
-    if (stop.kind, stop.before_kind) != ("DOT", "DOT") or stop.before is None or stop.before.end != stop.span.start:
+def _two_signs(stop: _Stop) -> ShardcError | None:
+    """`A[I] ** 2`, `A[I_X] => A[I]`, `A[I_X] → A[I]  // a remark`."""
+    around = TWO_SIGNS.search(stop.source.text, max(0, stop.span.start - 1), stop.span.start + 2)
+    if around is None:
         return None
-    return ShardcError("SHC101", "`**` is no operator", span=stop.before.to(stop.span), help=POWER)
+    span = Span(stop.source, *around.span())
+    return ShardcError("SHC101", f"`{span.text}` is no operator", span=span, help=instead_of(span.text, ""))
 
 
 def _trailing(stop: _Stop) -> ShardcError | None:
@@ -304,7 +312,7 @@ def _trailing(stop: _Stop) -> ShardcError | None:
 
 _RULES = (
     _einsum,
-    _power,
+    _two_signs,
     _in_a_dim,
     _between,
     _called_bare,
@@ -328,19 +336,14 @@ def _plain(stop: _Stop) -> ShardcError:
     found = WORDS[stop.kind] if stop.kind in _ENDS else f"`{stop.text}`"
     in_loop = stop.before_kind == "KW_FOR" or stop.expected == {"LBRACE"}
     told = "an array is written `A[I, J_X]`, a statement `A[I, J] · B[J, K] → C[I, K]`"
-    told = LOOP if in_loop else KEYWORD if _is_keyword(stop) else told
+    is_keyword = bool(stop.open) and stop.open[-1].text == "(" and stop.kind == "EQUAL"  # `softmax(A[I, J], axis=-1)`
+    told = LOOP if in_loop else KEYWORD if is_keyword else told
     return ShardcError("SHC101", f"expected {expected_words(stop.expected)}, found {found}", span=stop.span, help=told)
-
-
-def _is_keyword(stop: _Stop) -> bool:
-    """`softmax(A[I, J], axis=-1)`."""
-    return bool(stop.open) and stop.open[-1].text == "(" and stop.kind == "EQUAL"
 
 
 def _character(source: Source, offset: int) -> ShardcError:
     command = re.compile(r"\\[A-Za-z]+|\\?.", re.DOTALL).match(source.text, offset)
-    end = command.end() if command else offset + 1
-    span = Span(source, offset, end)
+    span = Span(source, offset, command.end() if command else offset + 1)
     known = r"; known are \mathbf, \text, \cdot, \odot, \rightarrow" if span.text.startswith("\\") else ""
     told = instead_of(span.text, f"delete it{known}")
     return ShardcError("SHC106", f"`{span.text}` does not belong here", span=span, help=told)

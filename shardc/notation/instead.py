@@ -6,7 +6,7 @@ import re
 
 LOGIC = "`and(M, N)`, `or(M, N)` and `not(M)` are functions"
 LOOP = "a loop over dim L is written `for L { … }`; arrays that have dim L are taken at each of its indices"
-POWER = "a power is a product, `A ⊙ A`; a transpose is `^T`, and not needed: dims are matched by name"
+POWER = "a power is a product, `A ⊙ A`, or `square(A)`; a transpose is `^T`, and not needed: dims are matched by name"
 KEYWORD = "a function names the dim that it runs along: `softmax_J(A)`"
 _INSTEAD = {
     "^": POWER,
@@ -17,11 +17,15 @@ _INSTEAD = {
     "and": LOGIC,
     "or": LOGIC,
     "if": "`where(M, A, B)` is A where M is true, else B",
+    "**": POWER,
+    "//": "a comment begins with `#`; a quotient of whole numbers is `floor(A / B)`",
+    "=>": "an arrow is written `->`, at least `>=`",
     "?": "`where(M, A, B)` is A where M is true, else B",
     ".": "a product is `A · B`; functions stand before their arrays, `sum_J(A)`; a transpose is not needed, dims are "
     "matched by name",
 }
 
+TWO_SIGNS = re.compile(r"\*\*|=>|//")
 LOOKUP = "a row looked up by its number is a product with a mask: `where(index_V == Tok, 1, 0) ·_V E`"
 _CLIPPED = "it is `minimum(maximum(A, 0), 1)`"
 _EXTREMES = "the places are a mask, `A == {0}_J(A)`; the last of them is `max_J(where(A == {0}_J(A), index_J, 0))`"

@@ -76,7 +76,7 @@ def _parts(text: str, left_out: list[str]) -> Iterator[str]:
 def _formula(part: str, left_out: list[str]) -> str:
     """A statement, or the first line of one, alone."""
     bare = _without_number(part)
-    bare = bare if _deeper(part) else _without_remarks(bare)
+    bare = bare if _deeper(bare) else _without_remarks(bare)  # `1)` opens nothing
     if gets := _GETS_TOO.match(bare):
         bare = f"{bare[: gets.start(1)]} ={bare[gets.end(1) :]}"
     if not _ELLIPSIS.search(bare):

@@ -10,6 +10,7 @@ import unicodedata
 
 from shardc.errors import ShardcError, Source, Span
 from shardc.ir.names import GREEK
+from shardc.notation.instead import LOGIC, POWER
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 50
@@ -27,8 +28,16 @@ _LOOK_ALIKE = dict(
 )
 _INSTEAD = {
     "−": "-", "–": "-", "—": "-", "⟶": "->", "⇒": "->", "➔": "->", "↦": "->",
-    "÷": "/", "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
+    "÷": "/", "⊘": "/", "⊕": "+", "∗": "*", "⋆": "*", "⟵": "=",
+    "•": "·", "∙": "·", "・": "·", "∘": "⊙", "⨀": "⊙", "⊗": "·",
     "‘": "'", "’": "'", "“": '"', "”": '"', "⟨": "<", "⟩": ">", "，": ",", "；": ";",
+}  # fmt: skip
+# What is no sign here, but a function or a word.
+_REMEDIES = {
+    "…": "write every operand out, and every dim; only `C[…] = …` alone may leave open how an array is made",
+    "√": "write `sqrt(A)`",
+    "∧": LOGIC, "∨": LOGIC, "¬": LOGIC,
+    "‖": "the norm is `sqrt(sum_J(square(A)))`",
 }  # fmt: skip
 
 
@@ -93,8 +102,8 @@ def _misplaced(source: Source, offset: int) -> ShardcError:
         return ShardcError(
             "SHC108", f"{what} is not an ASCII digit", span=span, help=f"write `{digit}`, the ASCII digit"
         )
-    if found == "…":
-        remedy = "write every operand out; only `C[…] = …` alone may leave open how an array is made"
+    remedy = _REMEDIES.get(found) or _raised(found)
+    if remedy:
         return ShardcError("SHC106", f"{what} does not belong here", span=span, help=remedy)
     meant = _meant(found)
     if meant.isalnum():
@@ -103,6 +112,18 @@ def _misplaced(source: Source, offset: int) -> ShardcError:
         message = f"{what} does not belong here"
         remedy = f"write `{meant}`" if meant.strip() else "write a plain space" if meant else "delete it"
     return ShardcError("SHC106", message, span=span, help=remedy)
+
+
+def _raised(found: str) -> str:
+    """What is written for a letter or a digit that is set above or below the line: `A[I]²`, `Aᵀ`, `A[Iₓ]`."""
+    kind, _, code = unicodedata.decomposition(found).partition(" ")
+    match kind:
+        case "<super>":
+            return POWER
+        case "<sub>":
+            return f"a subscript is written behind `_`: `_{chr(int(code, 16))}`"
+        case _:
+            return ""
 
 
 def _meant(found: str) -> str:

@@ -284,7 +284,7 @@ class Scope:
         if self.parent is not None:
             return self.parent.give(array, dims, pattern)
         if dims is None or pattern is None:
-            raise unknown_array(array.name, array.span, self.arrays, self.spans.keys() | self.sizes.keys())
+            raise unknown_array(array.name, array.span, self.arrays, self.stems | self.sizes.keys())
         dtype = self.dtype_of(array) or self.dtype
         if pattern.unreduced and not dtype.adds:
             raise ShardcError(

@@ -35,7 +35,7 @@ def unknown_array(name: str, span: Span | None, known: Iterable[str], dims: Cont
     near = nearest(name, known)
     help = f"write its dims at its first use: `{name}[I, J]`; of a single number `{name}[]`"
     if name in dims:
-        help = f"`{name}` is a dim; its size is `|{name}|`"
+        help = f"`{name}` is a dim; its size is `|{name}|`, the positions along it are `index_{name}`"
     elif near:
         help = f"did you mean `{near}`?"
     return ShardcError("SHC217", f"array `{name}` is not defined", span=span, help=help)

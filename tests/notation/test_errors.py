@@ -14,6 +14,7 @@ from shardc.cli import _status
 from shardc.errors import CODES, LIMIT, SEMANTICS, SYNTAX, ShardcError, Source, Span
 from shardc.ir.mesh import Mesh
 from shardc.notation import parse, parse_dims, parse_mesh, parse_tree
+from shardc.notation.instead import POWER
 
 MESH = Mesh.of({"X": 2, "Y": 4})
 
@@ -313,7 +314,33 @@ def test_limits_exit_6(text: str) -> None:
             "the statement has no result",
             "end it with `→ C[…]`, or begin `C[…] =`; `==` compares, elements with elements",
         ),
-        ("C[I] = A[I, D] · B[D] / sqrt(D)", "array `D` is not defined", "`D` is a dim; its size is `|D|`"),
+        (
+            "C[I] = A[I, D] · B[D] / sqrt(D)",
+            "array `D` is not defined",
+            "`D` is a dim; its size is `|D|`, the positions along it are `index_D`",
+        ),
+        (
+            "C[I] = where(I >= J, A[I, J], 0)",
+            "array `I` is not defined",
+            "`I` is a dim; its size is `|I|`, the positions along it are `index_I`",
+        ),
+        ("C[I] = 2 A[I]", "no operator before `A`", "a product is written `·`, `*` or `@`"),
+        ("C[I] = |I| \\exp(A[I])", "no operator before `\\exp`", "a product is written `·`, `*` or `@`"),
+        ("C[I] = \\frac{1}{2} \\sum_J A[I, J]", "no operator before `\\sum_J`", "a product is written `·`, `*` or `@`"),
+        ("A[I_X] => A[I]", "`=>` is no operator", "an arrow is written `->`, at least `>=`"),
+        (
+            "A[I_X] → A[I] // gathered",
+            "`//` is no operator",
+            "a comment begins with `#`; a quotient of whole numbers is `floor(A / B)`",
+        ),
+        ("C[I] = √(A[I])", "U+221A SQUARE ROOT does not belong here", "write `sqrt(A)`"),
+        ("C[I] = A[I]²", "U+00B2 SUPERSCRIPT TWO does not belong here", POWER),
+        ("C[I] = Aᵀ[I]", "U+1D40 MODIFIER LETTER CAPITAL T does not belong here", POWER),
+        (
+            "A[Iₓ] → A[I]",
+            "U+2093 LATIN SUBSCRIPT SMALL LETTER X does not belong here",
+            "a subscript is written behind `_`: `_x`",
+        ),
         ("C[I] = A[I, J].sum(J)", "`.` follows a statement that is complete", METHOD),
         ("C[I] = A[I] if A > 0 else 0", "no operator before `if`", "`where(M, A, B)` is A where M is true, else B"),
         ("for l in L: x = A[l, I]", "expected `{`, found `in`", LOOP),

@@ -81,6 +81,12 @@ def test_a_line_of_the_books(entry: dict[str, str]) -> None:
         ("Mesh({‘X’: 4}); A[I_X] → B[I]", "Mesh({'X': 4}); A[I_X] → B[I]"),
         ("C[I] = Σ_J A[I, J] · B[J]", "C[I] = sum_J(A[I, J] · B[J])"),
         ("C[] = \\sum_{I,J} A[I, J] + ∑_J (B[J])", "C[] = sum_{I,J}(A[I, J]) + sum_J(B[J])"),
+        (
+            "C[] = 2 ⊙ Σ_I A[I] · B[I] - \\frac{1}{|I|} · \\sum_{I} A",
+            "C[] = 2 ⊙ sum_I(A[I] · B[I]) - (1 / |I|) · sum_I(A)",
+        ),
+        ("C[] = -Σ_I Σ_J A[I, J] ⊙ log(B[I, J])", "C[] = -sum_I(sum_J(A[I, J] ⊙ log(B[I, J])))"),
+        ("1) B[I] = A[I] (not now, later)", "B[I] = A[I]"),
         ("Σ[I, J] → Σ_y[I, J]", "\\Sigma[I, J] → Σ_y[I, J]"),
         ("dA[I, J] = dC[I, K] · B^T[K, J]", "dA[I, J] = dC[I, K] · B[J, K]"),
         ("A[I, J]^T · B^{T} + C^\\top → D[J]", "A[I, J] · B + C → D[J]"),
@@ -126,7 +132,7 @@ def test_what_is_part_of_a_formula_stays(text: str) -> None:
 
 
 WRITTEN = st.tuples(
-    st.sampled_from(["", "1. ", "(2) ", "• "]),
+    st.sampled_from(["", "1. ", "(2) ", "3) ", "a) ", "• "]),
     st.sampled_from(["x[B] = relu(x[B])", "y[B]{U_X} = x[B]", "z = x · (y + x)", "for M { w[B] = x[B] }"]),
     st.sampled_from(
         ["", ".", " (not on critical path, can be done async)", " (see (2) from before) (now).", " *(later)*"]
