@@ -5,7 +5,7 @@ What an expression gives is an array's expression, or a number; a function of nu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -208,11 +208,13 @@ def as_float(operand: Expr, span: Span | None) -> Expr:
     return Call("cast", (operand,), operand.dims, wanted, span=span)
 
 
-def check_nested(left: Operand, right: Operand, sign: str, span: Span | None, kept: Collection[str] = ()) -> None:
+def check_nested(
+    left: Operand, right: Operand, sign: str, span: Span | None, summed: Callable[[], str], kept: Collection[str] = ()
+) -> None:
     """One side may lack dims of the other, but not each of the other; positions are met each with each.
 
     `A[I, J] + b[J]` repeats b along I, `index_T - index_S` is [T, S]; `a[I] + b[J]` is rather a slip. `kept` are the
-    dims that a plain `·` in its place would keep.
+    dims that a plain `·` in its place would keep; `summed` tells where a dim was lost on the way, if one was.
     """
     mine, others = dims_of(left), dims_of(right)
     if set(mine) <= set(others) or set(others) <= set(mine) or (_is_of_positions(left) and _is_of_positions(right)):
@@ -221,7 +223,8 @@ def check_nested(left: Operand, right: Operand, sign: str, span: Span | None, ke
         "SHC210",
         f"`{sign}` of {listed(mine)} and {listed(others)}: neither has all dims of the other",
         span=span,
-        help="the smaller is repeated along the dims it lacks, so the larger must have them all; of each with each "
+        help=summed()
+        or "the smaller is repeated along the dims it lacks, so the larger must have them all; of each with each "
         f"it is `{_each_with_each(left, right, sign, kept)}`",
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from shardc.errors import ShardcError, Span
@@ -117,7 +118,9 @@ class Expressions:
 
     def _pair(self, left: Operand, operator: tree.Operator, right: Operand, wanted: Wanted) -> Operand:
         if operator.divides:
-            check_nested(left, right, "/", operator.span, wanted.kept_by_product(left, right))
+            check_nested(
+                left, right, "/", operator.span, partial(self._lost, left, right), wanted.kept_by_product(left, right)
+            )
             return calls.applied("div", (left, right), _around(left, right, operator.span))
         if isinstance(left, Use | Product | Call | Named) and isinstance(right, Use | Product | Call | Named):
             return self._product(left, operator, right, wanted)
@@ -133,7 +136,9 @@ class Expressions:
     def _product(self, left: Expr, operator: tree.Operator, right: Expr, wanted: Wanted) -> Product:
         both = left.dims + tuple(dim for dim in right.dims if dim not in set(left.dims))
         if operator.elementwise:
-            check_nested(left, right, "⊙", operator.span, wanted.kept_by_product(left, right))
+            check_nested(
+                left, right, "⊙", operator.span, partial(self._lost, left, right), wanted.kept_by_product(left, right)
+            )
             keep = frozenset(both)
         else:
             keep = self._kept(left, operator, right, wanted)
@@ -185,6 +190,23 @@ class Expressions:
         self.summed_narrow = dtype
         return accumulator(dtype)
 
+    def _lost(self, left: Operand, right: Operand) -> str:
+        """What to say where a product on the way to one summed a dim of the other: of `s - m` with m[B, T], where
+        `s = q[B, T, K] · k[B, S, K]` leaves [T, S]."""
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Use | Product | Call | Named):
+                gone = dict(self.scope.summed(one, ""))
+                for dim in [each for each in calls.dims_of(other) if each in gone and each not in one.dims]:
+                    return self._keeping(dim, gone[dim])
+        return ""
+
+    def _keeping(self, dim: str, name: str) -> str:
+        known = self.scope.find(name) if name else None
+        if known is None:
+            return f"a product before it sums {dim}; name there what it is to sum, as `·_J` does"
+        kept = ", ".join(f"{each}_?" for each in (dim, *known.dims))
+        return f"`{name}` sums {dim}; name the dims that it keeps there: `{name}[{kept}] = …`"
+
     # --- sums, functions, collectives
 
     def _sum(self, sum: tree.Sum, wanted: Wanted) -> Operand:
@@ -192,7 +214,7 @@ class Expressions:
         for sign, operand in zip(sum.signs, sum.operands[1:], strict=True):
             right = self.resolve(operand, wanted)
             span = _around(made, right, sum.span)
-            check_nested(made, right, sign, span)
+            check_nested(made, right, sign, span, partial(self._lost, made, right))
             made = calls.applied("add" if sign == "+" else "sub", (made, right), span)
         return made
 

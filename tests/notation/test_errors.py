@@ -324,6 +324,21 @@ def test_limits_exit_6(text: str) -> None:
             "array `I` is not defined",
             "`I` is a dim; its size is `|I|`, the positions along it are `index_I`",
         ),
+        (
+            "s = q[B, T, K] · k[B, S, K]; p = exp(s - m[B, T])",
+            "`-` of [T, S] and [B, T]: neither has all dims of the other",
+            "`s` sums B; name the dims that it keeps there: `s[B_?, T_?, S_?] = …`",
+        ),
+        (
+            "dims L=4; s = relu(q[B, T, K] · k[B, S, K]); for L { r[L, B, T, S] = m[B, T] / s }",
+            "`/` of [B, T] and [T, S]: neither has all dims of the other",
+            "`s` sums B; name the dims that it keeps there: `s[B_?, T_?, S_?] = …`",
+        ),
+        (
+            "p = m[B, T] + (q[B, T, K] · k[B, S, K])",
+            "`+` of [B, T] and [T, S]: neither has all dims of the other",
+            "a product before it sums B; name there what it is to sum, as `·_J` does",
+        ),
         ("C[I] = 2 A[I]", "no operator before `A`", "a product is written `·`, `*` or `@`"),
         ("C[I] = |I| \\exp(A[I])", "no operator before `\\exp`", "a product is written `·`, `*` or `@`"),
         ("C[I] = \\frac{1}{2} \\sum_J A[I, J]", "no operator before `\\sum_J`", "a product is written `·`, `*` or `@`"),
