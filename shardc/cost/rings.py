@@ -110,6 +110,13 @@ def _turns(ring: Ring, size: int, model: CostModel) -> list[float] | None:
     return None if None in times else [time for time, count in known for _ in range(count)]
 
 
+def turning_s(schedule: Schedule, moved: Step, ring: Ring, model: CostModel) -> float | None:
+    """Seconds of all turns; None where the ways of the blocks are not known. On a line one turn waits for the other, and
+    of an even number the last goes one way, so that a gather may take less."""
+    turns = _turns(ring, block_round(schedule, moved, ring, model.mesh), model)
+    return None if turns is None else sum(turns)
+
+
 def keeps_up(axis: str, model: CostModel) -> bool:
     """Whether large blocks go round an axis as fast as they are gathered, but for the last turn, which may be one way.
 

@@ -33,6 +33,7 @@ from shardc.cost.rings import (
     both_around,
     keeps_up,
     parts_of,
+    turning_s,
     turns_round,
     turns_to_meet,
 )
@@ -103,16 +104,18 @@ def _around_one(schedule: Schedule, steps: Sequence[Step], ring: Ring, hidden: f
     """Of a ring over one axis.
 
     A[I_X, J] goes round, B[J, K] is gathered     a turn of A, then B's gather beside the other turns, then products
-    A[I_X, J] waits, B[J, K] is gathered          B's gather, then the turns of A beside products
+    A[I_X, J] waits, B[J, K] is gathered          B's gather, then the turns of A beside products; so where the gather,
+                                                  or another collective that leaves B, is over X too: on the same links
     """
     product, moved = sorted(steps, key=lambda step: not isinstance(step.op, Einsum))
     parts, left = parts_of(schedule, product, ring, model), moved.cost.time_s - hidden + model.chip.hop_latency
+    hidden = max(hidden, turning_s(schedule, moved, ring, model) or 0.0)
     if not ring.gathers:
         left += added_s(block_round(schedule, moved, ring, model.mesh), schedule.values[moved.result].dtype, model)
         return Beside(0.0, parts.computing, hidden + parts.last, left)
     (other,) = (value for value in product.operands if value != moved.result)
     gather = next((step for step in schedule.steps if step.is_collective and step.result == other), None)
-    if ring.waits is not None or gather is None:
+    if ring.waits is not None or gather is None or not set(ring.axes).isdisjoint(gather.op.axes):
         return Beside(0.0, parts.computing, hidden + parts.last, left)
     turn = hidden / (ring.size - 1)
     return Beside(turn, parts.computing, max(0.0, hidden - turn - gather.cost.time_s) + parts.last, left)

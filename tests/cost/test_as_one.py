@@ -45,6 +45,23 @@ def test_a_group_is_replayed_as_it_is_priced(text, shape, how, which):
     assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.tpu
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096), (4096, 8192, 8192), (2048, 4096, 4096)])
+def test_a_ring_beside_an_exchange_over_the_same_axis_is_priced_as_replayed(shape):
+    """X=16 on v5e:4x4 is cut in 4·4: A is exchanged over the part over which B goes round, and permutes there take half
+    as long again as the gather. Priced as if the exchange went on beside the turns, the first took 1.28 of its price."""
+    dims = dict(zip("IJK", shape, strict=True))
+    plan = shardc.plan(SCATTERED, mesh="X=16", topology="v5e:4x4", dims=dims, dtype="bf16", overlap="off")
+    assert plan.schedule.by is not None
+    found = [(ordered, group) for ordered, group in candidates(plan.schedule) if group.how is How.RING]
+    assert found
+    for ordered, group in found:
+        schedule = replace(ordered, together=(group,))
+        replayed = verify(replace(plan._found, schedule=schedule), plan._model).replayed
+        assert replayed.step_s == pytest.approx(time_of(schedule, plan._model), rel=0.125), group
+
+
 AT_ONCE, OTHER, SUMMED = "A[I_X, J] · B[J, K_X]", "A[I_X, J] · B[J_X, K]", "A[I_X, J_Y] · B[J_Y, K_X]"
 ON_16, ON_8, ON_2_4 = ("v5e:4x4", "X=16"), ("v5e:2x4", "X=8"), ("v5e:2x4", "X=2,Y=4")
 SEVERAL = "F = relu(T); G = exp(F)\nreturn F, G"
