@@ -111,8 +111,8 @@ def _turns(ring: Ring, size: int, model: CostModel) -> list[float] | None:
 
 
 def turning_s(schedule: Schedule, moved: Step, ring: Ring, model: CostModel) -> float | None:
-    """Seconds of all turns; None where the ways of the blocks are not known. On a line one turn waits for the other, and
-    of an even number the last goes one way, so that a gather may take less."""
+    """Seconds of all turns; None where the ways of the blocks are not known. A gather may take less: on a line one turn
+    waits for the other, and of an even number the last goes one way."""
     turns = _turns(ring, block_round(schedule, moved, ring, model.mesh), model)
     return None if turns is None else sum(turns)
 

@@ -50,7 +50,7 @@ def test_a_group_is_replayed_as_it_is_priced(text, shape, how, which):
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096), (4096, 8192, 8192), (2048, 4096, 4096)])
 def test_a_ring_beside_an_exchange_over_the_same_axis_is_priced_as_replayed(shape):
     """X=16 on v5e:4x4 is cut in 4·4: A is exchanged over the part over which B goes round, and permutes there take half
-    as long again as the gather. Priced as if the exchange went on beside the turns, the first took 1.28 of its price."""
+    as long again as the gather. Priced as if the exchange went on beside the turns, the first took 1.28 of that."""
     dims = dict(zip("IJK", shape, strict=True))
     plan = shardc.plan(SCATTERED, mesh="X=16", topology="v5e:4x4", dims=dims, dtype="bf16", overlap="off")
     assert plan.schedule.by is not None
