@@ -9,9 +9,12 @@ The TPU's compiler writes rows of E where they belong, and copies an output whos
 (`lowering.timed.reads_last_dim_second`). So the operand that has the last dim is what `dot_general` reads second, which
 is the first of `jnp.einsum`.
 
-Even so an output is copied whose tiles are no product's:
+Even so an output is copied whose tiles are no product's, which are of one dim of each operand: of those that the other
+has not the last one in whole lanes, else the longest. Nor does a product leave rows of tiles of dims that are crossed:
 
     Q[B, T, H, E] = x[B, T, D] · W[D, H, E]    in memory tiles of H by E; a product leaves tiles of T by E
+    y[I, K, M] = A[I, K, J] · C[J, M]          of I=1024, K=16: a product leaves tiles of I by M, and K · [I, M]
+    y[M, I, K, N] = A[I, K, J] · C[J, M, N]    tiles of K by N, but M by I of these, of which M is C's as N is
 
 So is what is added up over devices, before it is: dW[D, H, E]{U_X} = x[B_X, T, D] · dQ[B_X, T, H, E]; AllReduce_X.
 """
@@ -48,8 +51,7 @@ def _is_turned(step: Step, values: Sequence[Array], mesh: Mesh) -> bool:
 def laid_in_tiles(
     steps: Sequence[Step], outputs: Iterable[ValueNumber], values: Sequence[Array], mesh: Mesh
 ) -> frozenset[ValueNumber]:
-    """The values that are copied on their way to these outputs, since products leave other tiles: of the last dim that
-    each operand has for itself."""
+    """The values that are copied on their way to these outputs, since products leave other tiles."""
     found = _ends(steps, outputs)
     return frozenset(copied for copied, product in found if _are_others(values[copied], product, values, mesh))
 
@@ -77,13 +79,24 @@ def _ends(steps: Sequence[Step], outputs: Iterable[ValueNumber]) -> Iterator[tup
 
 
 def _are_others(copied: Array, product: Step, values: Sequence[Array], mesh: Mesh) -> bool:
-    """Whether the tiles of an array are not those that a product leaves."""
+    """Whether the tiles of an array are not those that a product leaves. Of 155 products with results of three and four
+    dims, in bf16 on v5e and in f32 on v5p, all but six are copied where this says so; those six have dims of 16 to 192.
+    """
     if len(copied.dims) < 3 or copied.local_shape(mesh)[-1] < LANES:
         return False
     (first, second), sums = operands_of(product, values), values[product.result].dims
-    own = [_last_own(first, second, mesh), _last_own(second, first, mesh)]
+    own = [_in_tiles(first, second, mesh), _in_tiles(second, first, mesh)]
     adds_up = any(dim not in sums for dim in long_dims(first, mesh))
-    return adds_up and None not in own and {*own} != {*long_dims(copied, mesh)[-2:]}
+    if not adds_up or None in own:
+        return False
+    long = long_dims(copied, mesh)
+    return {*own} != {*long[-2:]} or _are_crossed(long, first.dims, second.dims)
+
+
+def _are_crossed(dims: Sequence[str], first: Dims, second: Dims) -> bool:
+    """Whether of four dims, two of each operand alone, the first two are not of the operands as the last two are."""
+    alone = [dim in first for dim in dims if (dim in first) != (dim in second)]
+    return len(dims) == len(alone) == 4 and sum(alone) == 2 and alone[0] != alone[2]
 
 
 def _product_of(step: Step, alone: Mapping[ValueNumber, Step]) -> Step | None:
@@ -103,7 +116,8 @@ def _natural(first: Dims, second: Dims, result: Dims) -> Dims:
     return (*batch, *(dim for dim in first + second if (dim in first) != (dim in second)))
 
 
-def _last_own(array: Array, other: Array, mesh: Mesh) -> str | None:
-    """The last dim that an operand has and the other has not."""
-    own = [dim for dim in long_dims(array, mesh) if dim not in other.dims]
-    return own[-1] if own else None
+def _in_tiles(array: Array, other: Array, mesh: Mesh) -> str | None:
+    """Of the dims that an operand has and the other has not, the one along which a product leaves tiles."""
+    sizes = dict(zip(array.dims, array.local_shape(mesh), strict=True))
+    own = [dim for dim in reversed(long_dims(array, mesh)) if dim not in other.dims]
+    return next((dim for dim in own if sizes[dim] % LANES == 0), max(own, key=sizes.__getitem__, default=None))
