@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from shardc.ir.expressions import Expr, Named, Pattern, Use, uses
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, parts_of, uses
 from shardc.ir.program import For, Program, Statement, bindings_of, nested
 from shardc.planner.whole.rewrites import Rewritten, Told
 
@@ -57,7 +57,8 @@ def _once(
             numbers.append(replace(own, inside=inside))
             continue
         expr = _renamed(each.expr, same)
-        if each.name not in named.ends | named.anew and named.anew.isdisjoint(use.name for use in uses(expr)):
+        is_fixed = named.anew.isdisjoint(use.name for use in uses(expr))
+        if is_fixed and each.name not in named.ends | named.anew and not _is_done_again(expr):
             made = first.setdefault((expr, each.pattern), each.name)
             if made != each.name:
                 same[each.name] = made
@@ -65,6 +66,16 @@ def _once(
         found.append(replace(each, expr=expr))
         numbers.append(own)
     return tuple(found), tuple(numbers)
+
+
+def _is_done_again(expr: Expr) -> bool:
+    """Whether the text says which step is done, or that it is done again: that is done as often as it is written."""
+    return any(
+        isinstance(part, Named)
+        or (isinstance(part, Product) and part.local)
+        or (isinstance(part, Call) and part.function == "again")
+        for part in parts_of(expr)
+    )
 
 
 def _renamed(expr: Expr, same: Mapping[str, str]) -> Expr:
