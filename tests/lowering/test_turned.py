@@ -192,3 +192,41 @@ def test_chunks_are_whole_tiles(heads, dim):
     """They were of 16 numbers of each head: 4.7 times as slow as was priced, and four times as slow as none."""
     schedule = planned("x[N_X, D] · W[D, H, E] → Q[N, H, E]", LARGE | {"H": heads}, dtype="bf16").schedule
     assert [chunks_of(schedule, group).dim for group in schedule.together] == [dim] * (dim is not None)
+
+
+IN_THREE, OF_TWO = "A[I, K_X, J] · C[J, M]", "A[I, K, J] · C[J, M, N]"
+TILED = [
+    # product, result, sizes, whether it is copied
+    (IN_THREE, "I, K_X, M", {"I": 1024, "K": 64}, True),  # a device has 16 of K: tiles of I by M
+    (IN_THREE, "K_X, I, M", {"I": 1024, "K": 64}, False),
+    (IN_THREE, "I, K_X, M", {"I": 128, "K": 512}, False),  # 128 of each: the last
+    (IN_THREE, "K_X, I, M", {"I": 128, "K": 512}, True),
+    (IN_THREE, "I, K_X, M", {"I": 64, "K": 256}, False),  # neither in whole lanes, and as long
+    (IN_THREE, "I, K_X, M", {"I": 512, "K": 4 * 192}, True),  # the longer of K and I is K, and the whole one I
+    (OF_TWO, "M, I, K, N", {"I": 64, "K": 128, "M": 8, "N": 256}, True),  # crossed
+    (OF_TWO, "I, M, K, N", {"I": 64, "K": 128, "M": 8, "N": 256}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("product", "result", "sizes", "is_copied"), TILED)
+def test_a_product_leaves_tiles_of_the_last_dim_in_whole_lanes_else_of_the_longest(product, result, sizes, is_copied):
+    plan = shardc.plan(
+        f"y[{result}] = {product}", dims={"J": 1024, "M": 1024} | sizes, mesh="X=4", topology=V5E, dtype="bf16",
+        idle="keep",
+    )  # fmt: skip
+    block = plan.schedule.block
+    copied = laid_in_tiles(block.steps, block.outputs, block.values, plan.schedule.mesh)
+    assert (set(copied) == set(block.outputs)) == is_copied
+
+
+@pytest.mark.exhaustive
+@pytest.mark.tpu
+@pytest.mark.parametrize(("product", "result", "sizes", "is_copied"), TILED)
+def test_where_tiles_are_others_the_compiler_copies(product, result, sizes, is_copied):
+    plan = shardc.plan(
+        f"y[{result}] = {product}", dims={"J": 1024, "M": 1024} | sizes, mesh="X=4", topology=V5E, dtype="bf16",
+        idle="keep",
+    )  # fmt: skip
+    replayed = plan.verify().replayed
+    copies = [event for event in replayed.events if event.name.startswith("copy.") and event.duration_ps > 1e6]
+    assert bool(copies) == is_copied, copies

@@ -3,6 +3,7 @@ statements end."""
 
 import random
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,13 @@ def price(text, asked):
     return cost.time_s if asked["objective"] == "time" else cost.wire_bytes
 
 
+@lru_cache(maxsize=2)
+def prices(seed):
+    """Of a drawn statement, as written and with its expression named."""
+    written, named, asked = drawn(seed)
+    return price(written, asked), price(named, asked)
+
+
 IN_ANOTHER_ORDER = pytest.mark.xfail(
     reason="the array has its dims in the result's order, [K, M, I]; named, in the product's, [I, K, M], and is turned",
     strict=True,
@@ -93,8 +101,25 @@ LEFT = {82, 192}  # 1.12 and 1.02 times as dear
 )
 def test_what_is_written_several_times_costs_no_more_than_with_a_name(seed):
     """Of 200, 55 took up to 2.93 times as much."""
-    written, named, asked = drawn(seed)
-    assert price(written, asked) <= 1.02 * price(named, asked), (written, asked)
+    written, named = prices(seed)
+    assert written <= 1.02 * named, drawn(seed)
+
+
+ON_THE_CHIP = pytest.mark.xfail(
+    reason="of small arrays no table knows what the compiler brings to the chip, or the product is better made twice",
+    strict=True,
+)
+DEARER_NAMED = {11, 56, 64, 80, 81, 135, 195}  # 1.04 to 1.40 times as dear
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=ON_THE_CHIP if seed in DEARER_NAMED else ()) for seed in range(200)]
+)
+def test_a_name_costs_no_more_than_what_it_stands_for(seed):
+    """Of 200, 21 took up to 1.46 times as much: sums of a product that has a name, functions of it that are turned, and
+    steps that were one and had two names where they were priced."""
+    written, named = prices(seed)
+    assert named <= 1.02 * written, drawn(seed)
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 20))
