@@ -33,6 +33,9 @@ def explain(
     FUNCTION takes nothing and returns (jitted, *arguments), or is a jitted function with its arguments in `.args`.
     MODULE is a module, or a Python file, as in model.py:step.
     """
+    from shardc.machines import heard  # before what loads JAX
+
+    heard.jax_warns()
     from shardc.api import explain as explained
     from shardc.interface.hardware import parse_bytes
     from shardc.machines.simulated import load_on_devices

@@ -29,9 +29,11 @@ def verify(found: PlannedProgram, model: LinkModel) -> Verification:
     from shardc.compiled.verify import verification_of
     from shardc.machines import tpu
     from shardc.machines.libtpu import other_libtpu, reading
+    from shardc.machines.stderr import caught_stderr
 
     schedule = found.schedule
-    compiled = tpu.compile_schedule(schedule, slice_mesh(schedule.mesh, model))
+    with caught_stderr():
+        compiled = tpu.compile_schedule(schedule, slice_mesh(schedule.mesh, model))
     memory = memory_of(compiled)
     assert memory is not None, "the TPU's compiler says what it allocates"
     with reading(UnreadableHlo):
@@ -51,6 +53,9 @@ def compare(
     Both compiled for the model's slice, if it has one; else for the devices of a platform, and run there, `rounds`
     times each in turns. Raises ShardcError: SHC212 for unreduced inputs or outputs, which jit cannot be told of.
     """
+    from shardc.machines import heard  # before what loads JAX
+
+    heard.jax_warns()
     from shardc.compiled.compare import comparison_of
     from shardc.compiled.explain.remat import rematerializations
     from shardc.compiled.hlo.text import UnreadableHlo
@@ -65,11 +70,12 @@ def compare(
     schedule, whole = found.schedule, found.whole or found.schedule
     on_slice = model.network.layout.topology is not None
     with caught_stderr() as caught, in_64_bits(() if on_slice else at_ends(schedule)):
-        mesh = slice_mesh(schedule.mesh, model, warns=True) if on_slice else mesh_on(platform, schedule)
+        mesh = slice_mesh(schedule.mesh, model) if on_slice else mesh_on(platform, schedule)
         ours = tpu.compile_schedule(schedule, mesh)
         theirs = compile_baseline(whole, placing.coarser(mesh, schedule.by))
         timed = () if on_slice else measured(schedule, whole, mesh, rounds)
     warnings = [_warning(one) for one in rematerializations(caught.text, whole.mesh)]
+    warnings += () if warnings else heard.unheard(on_slice)
     warnings += other_libtpu() if on_slice else ()
     with reading(UnreadableHlo):
         return comparison_of(
@@ -82,6 +88,9 @@ def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: st
 
     Raises ShardcError: SHC308 where it cannot be traced or compiled.
     """
+    from shardc.machines import heard  # before what loads JAX
+
+    heard.jax_warns()
     from shardc.compiled.explain.explain import explanation_of
     from shardc.compiled.hlo.text import UnreadableHlo
     from shardc.machines.jitted import lower, mesh_of
@@ -91,7 +100,7 @@ def explain(jitted: Any, args: tuple[Any, ...], hardware: Hardware, topology: st
     mesh = mesh_of(args)
     model = hardware.model(Program(mesh, (), DTYPES["bf16"], (), (), chip=hardware.chip, topology=topology))
     with caught_stderr():  # what a TPU's runtime has to say where there is no TPU
-        onto = None if topology is None else slice_mesh(mesh, model, warns=True)
+        onto = None if topology is None else slice_mesh(mesh, model)
     with reading(UnreadableHlo):
         explained = explanation_of(lower(jitted, args, onto), model)
     return explained if onto is None else replace(explained, notes=(*explained.notes, *other_libtpu()))
@@ -105,7 +114,7 @@ def _warning(found: Rematerialization) -> str:
     return f"XLA warns of an involuntary full rematerialization, {specs[0]} → {specs[1]}"
 
 
-def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:
+def slice_mesh(mesh: Mesh, model: LinkModel) -> Any:
     """A JAX mesh on the chips of the model's slice, each axis where the model lays it; see `tpu.slice_mesh`."""
     from shardc.emit.call import placing
     from shardc.machines import tpu
@@ -117,7 +126,7 @@ def slice_mesh(mesh: Mesh, model: LinkModel, warns: bool = False) -> Any:
         )
     coarse = mesh if by is None else by.coarse
     laid = lay(coarse, topology, dict(layout.map))
-    found = tpu.slice_mesh(coarse, topology.chip.name, topology.shape, laid.place, warns)
+    found = tpu.slice_mesh(coarse, topology.chip.name, topology.shape, laid.place)
     return found if by is None else placing.finer(found, by, found.axis_types[0])
 
 

@@ -61,7 +61,7 @@ def lower(function: Any, args: Sequence[Any], onto: Any = None) -> Lowering:
     with _in_force(mesh, onto), caught_stderr() as caught:
         traced = _traced(jitted, placed)
         made = tpu.compiled(_lowered(traced), mesh)
-    _repeat(caught.text)
+    repeat(caught.text)
     return _described(traced, made, mesh, placed, caught.text)
 
 
@@ -148,7 +148,7 @@ def _refuse(what: str, error: Exception) -> NoReturn:
 _OF_ITSELF = re.compile(r"[IWE]\d{4} \S+ +\d+ (?:tpu|llo|shardy)_")
 
 
-def _repeat(text: str) -> None:
+def repeat(text: str) -> None:
     """What was caught goes where it was going, but for what is reported, and the TPU compiler's talk of itself."""
     for line in text.splitlines():
         if line.strip() and _REMATERIALIZES not in line and not _OF_ITSELF.match(line):

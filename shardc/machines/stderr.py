@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _FD = 2
+_ONE = threading.RLock()  # the descriptor belongs to the process
 
 
 class Caught:
@@ -26,26 +28,26 @@ def caught_stderr() -> Iterator[Caught]:
     >>> caught.text
     'as a compiler does'
 
-    Where there is no standard error nothing is caught and nothing changes. One thread at a time: the descriptor
-    belongs to the process.
+    Where there is no standard error nothing is caught and nothing changes. Other threads that ask for it wait.
     """
     caught = Caught()
-    _flush()
-    try:
-        saved = os.dup(_FD)
-    except OSError:
-        yield caught
-        return
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), _FD)
+    with _ONE:
+        _flush()
         try:
+            saved = os.dup(_FD)
+        except OSError:
             yield caught
-        finally:
-            _flush()
-            os.dup2(saved, _FD)
-            os.close(saved)
-            file.seek(0)
-            caught.text = file.read().decode("utf-8", errors="replace")
+            return
+        with tempfile.TemporaryFile() as file:
+            os.dup2(file.fileno(), _FD)
+            try:
+                yield caught
+            finally:
+                _flush()
+                os.dup2(saved, _FD)
+                os.close(saved)
+                file.seek(0)
+                caught.text = file.read().decode("utf-8", errors="replace")
 
 
 def _flush() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from glob import glob
 from typing import Any
 
@@ -18,6 +17,7 @@ from shardc.emit.supported import check_jax
 from shardc.errors import ShardcError
 from shardc.ir.mesh import Mesh
 from shardc.ir.plan import Schedule
+from shardc.machines.heard import tpu_loading
 from shardc.machines.laid_out import Compiled, laid_bytes, report_into
 
 # A chip's name here, and the compiler's, with how many axes it counts, and what else it wants to be told. A v4 chip is
@@ -45,9 +45,6 @@ _QUIET = {
 
 _DEVICES = ("/dev/accel*", "/dev/vfio/[0-9]*")  # the files of a TPU that is there
 
-# It reads these when it is loaded. Where its warnings are wanted they hold whatever the user has set, for so long.
-_WARNING = {"TPU_STDERR_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1"}
-
 Place = Callable[[int], tuple[int, ...]]  # the coordinates of a device's chip; the last mesh axis counts fastest
 
 
@@ -63,17 +60,17 @@ def quiet_without_a_tpu() -> None:
                 os.environ.setdefault(name, value)
 
 
-def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place, warns: bool = False) -> Any:
+def slice_mesh(mesh: Mesh, chip: str, shape: tuple[int, ...], place: Place) -> Any:
     """A JAX mesh, its axes Explicit, on the chips of a slice that is described, not present.
 
-    A chip of two devices (v3, v7x) gives its first. With `warns` the compiler writes its warnings to standard error,
-    whatever log level the environment asks for, if this is its first use in the process. Raises SHC311 without libtpu,
-    SHC224 for a slice that the compiler does not know.
+    A chip of two devices (v3, v7x) gives its first. The compiler then writes its warnings to standard error
+    (`machines.heard`), so that who compiles catches them. Raises SHC311 without libtpu, SHC224 for a slice that the
+    compiler does not know.
     """
     check_jax()
     import jax
 
-    chips = _chips(chip, shape, warns)
+    chips = _chips(chip, shape)
     ordered = np.empty(mesh.devices, dtype=object)
     for device in range(mesh.devices):
         ordered[device] = chips[place(device)]
@@ -131,31 +128,16 @@ def compiled(lowered: Any, mesh: Any, options: Mapping[str, str] | None = None) 
         ) from None
 
 
-def _chips(chip: str, shape: tuple[int, ...], warns: bool) -> dict[tuple[int, ...], Any]:
+def _chips(chip: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], Any]:
     """The first device of every chip of a slice, by its coordinates."""
     if not is_installed():
         raise ShardcError("SHC311", "the TPU compiler is not installed", help='pip install "shardc[tpu]"')
     if chip not in _CHIPS:
         raise ShardcError("SHC224", f"{chip} is no TPU that the compiler knows", help=f"one of {', '.join(_CHIPS)}")
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    with _environment(_WARNING if warns else {}):
+    with tpu_loading():
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
         return _described(chip, shape)
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """The process's environment with these in it, and afterwards as it was."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _described(chip: str, shape: tuple[int, ...]) -> dict[tuple[int, ...], Any]:

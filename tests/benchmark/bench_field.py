@@ -240,7 +240,7 @@ def _slice_mesh(mesh: str, topology: str) -> Any:
     from shardc.compiled.compilers import slice_mesh
 
     program = shardc.parse("A[I] → A[I]", mesh=mesh, dims={"I": 1}, topology=topology)
-    return slice_mesh(program.mesh, Hardware().model(program), warns=True)
+    return slice_mesh(program.mesh, Hardware().model(program))
 
 
 def _side(compiled: Any, model: LinkModel) -> Row:

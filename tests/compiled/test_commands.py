@@ -68,6 +68,50 @@ def test_the_environment_is_afterwards_what_the_user_made_it():
     assert found.stdout.split() == ["True", "2", "0"], found.stdout + found.stderr
 
 
+HEARD = """
+import os, sys
+import shardc
+plan = shardc.plan("A[B_Y, S, H_X] → A[B, S_XY, H]", mesh="X=2,Y=2", dims="B=64,S=256,H=256", topology="v5p:2x2x1")
+{before}
+print(*plan.compare().warnings, sep="\\n")
+"""
+UNHEARD = "warnings may be missing"
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("plan.verify()", "full rematerialization"),
+        pytest.param("plan.tune()", "full rematerialization", marks=pytest.mark.long),
+        pytest.param("import jax; jax.devices()", UNHEARD, marks=pytest.mark.long),
+    ],
+)
+def test_what_ran_before_in_the_process_takes_no_warning_away_in_silence(before, words):
+    """The compiler reads its log level once: when whoever comes first loads it."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", HEARD.format(before=before)]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert words in found.stdout, found.stdout + found.stderr
+    assert "full rematerialization" in found.stdout or UNHEARD in found.stdout
+    assert "rematerialization" not in found.stderr
+
+
+LATE = """
+import jax, shardc
+print(shardc.plan("A[I_X] → A[I]", mesh="X=1", dims="I=8").compare().warnings)
+"""
+
+
+@pytest.mark.parametrize("level", ["3", pytest.param("2", marks=pytest.mark.long)])
+def test_xla_s_own_log_level_hides_no_warning_on_the_cpu(level):
+    found = run("compare", REPORTED, *SIZES, "--rounds", "1", "--json", TF_CPP_MIN_LOG_LEVEL=level)
+    assert found.returncode == 0 and found.stderr == "", found.stderr
+    assert any("full rematerialization" in one for one in json.loads(found.stdout)["comparison"]["warnings"])
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": level}
+    done = subprocess.run([sys.executable, "-c", LATE], env=environment, capture_output=True, text=True, check=True)
+    assert UNHEARD in done.stdout, done.stdout
+
+
 def test_compare_on_simulated_devices_is_timed():
     found = run("compare", REPORTED, *SIZES, "--rounds", "3")
     assert found.returncode == 0, found.stderr

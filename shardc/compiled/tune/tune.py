@@ -28,7 +28,9 @@ from shardc.errors import ShardcError
 from shardc.interface.asked import Asked
 from shardc.lowering.as_one import may_be_grouped
 from shardc.lowering.together import all_of, apart
+from shardc.machines.jitted import repeat
 from shardc.machines.libtpu import other_libtpu, reading
+from shardc.machines.stderr import caught_stderr
 from shardc.machines.tpu import lower_schedule
 from shardc.planner import Objective, Overlap, PlannedProgram
 from shardc.proving import BESIDE_A_COMPILATION, Proof, prove, refuse_wrong
@@ -114,13 +116,14 @@ class _Trial:
         """Every one of these, some at a time."""
         given = list(candidates)
         proofs = [self._proved(each) for each in given]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with caught_stderr() as caught, ThreadPoolExecutor(AT_ONCE) as pool:
             started = [pool.submit(made, *self._lowered(each)) for each in given]
             found = list[Tried]()
             for candidate, proof, future in zip(given, proofs, started, strict=True):
                 self._tell(candidate, len(found), len(given))
                 found.append(self._tried(candidate, proof, future.result))
                 self.tried.append(found[-1])
+        repeat(caught.text)
         return found
 
     def _tell(self, candidate: Candidate, done: int, count: int) -> None:
