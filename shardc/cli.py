@@ -159,6 +159,8 @@ def emit(argument: str, output: str | None, force: bool, prove: bool, **values: 
     found = options.plan(options.parse(argument))
     for note in () if options.json else found.notes:
         streams.say(f"note: {in_line(note)}")
+    for warning in () if options.json else found.warnings:
+        streams.say(f"warning: {in_line(warning)}")
     text = found.source()
     proof = proved(found, text, asked=prove)
     if prove:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import shardc
+from shardc.cli import main
 from shardc.cost.allocation import allocation
 from shardc.cost.memory import peak_bytes
 from shardc.errors import ShardcError
@@ -166,3 +168,15 @@ def test_a_front_says_which_rows_do_not_fit():
     some = shardc.plan(text, mesh={"X": 4, "Y": 2}, dims=dims, chip="v5e").pareto()
     over = sum(bool(point.warnings) for point in some)
     assert 0 < over < len(some) and f"warning: the first {over} do not fit" in str(some)
+
+
+@pytest.mark.instant
+@pytest.mark.parametrize(("chip", "fits"), [("v5e", False), ("v5p", True)])
+def test_emit_says_that_what_it_writes_does_not_fit(chip, fits, capsys, monkeypatch):
+    command = ["emit", LARGE["text"], "--mesh", "X=4", "--dims", "I=131072,J=131072,K=131072", "--chip", chip]
+    monkeypatch.setattr(sys, "argv", ["shardc", *command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert not ended.value.code and [f"warning: {text}" for text in shardc.plan(**LARGE, chip=chip).warnings] == said
+    assert (not said) == fits
