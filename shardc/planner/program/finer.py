@@ -36,7 +36,7 @@ from shardc.planner.program.shorter import is_one_array, meshes_to_exchange_on
 from shardc.rules.placements import count_placements
 from shardc.rules.routes import route
 
-SMALL = 4  # products and functions of a program that is planned in several ways, and together on every mesh tried
+SMALL, FEW_ENOUGH = 4, 14  # products and functions of what is planned in several ways; together on every mesh tried
 MAX_DEEP = 3  # meshes are searched in digits, if links of few enough groups are to be worked out,
 MAX_ROUTED = 5000  # of so many devices together
 _NO_LIMIT = 1 << 90
@@ -201,7 +201,7 @@ class Finer:
 
     def _together(self, best: _Best, cuts: Sequence[Refinement]) -> _Best:
         """All statements planned together, on the mesh whose cuts are worth it for them in turn. By bytes on the first
-        there is if none are, and on each for a few operations.
+        there is if none are, and on each where operations are few enough: that takes half a second more.
 
         `Z = H[B_X, F_Y] · V[F_Y, D]; Out[B_X, D] = relu(Z)`: alone Z may as well be scattered along D, from where it
         has to be moved.
@@ -212,7 +212,7 @@ class Finer:
         meshes = [*cuts[:1]] if found is None else [found]
         if self.planning.objective is not Objective.BYTES:
             meshes = [] if found is None else meshes
-        elif computed(self.whole.schedule.program) <= SMALL:
+        elif computed(self.whole.schedule.program) <= FEW_ENOUGH:
             meshes = [*dict.fromkeys([*meshes, *cuts])]
         for by in meshes:
             finer, program = self.model.refined(by), self._on(by)
