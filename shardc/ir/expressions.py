@@ -158,6 +158,13 @@ def parts_of(expr: Expr) -> Iterator[Expr]:
         waiting += reversed(operands(found))
 
 
+def use_moved(expr: Expr) -> Use | None:
+    """The array that an expression only moves, by collectives or by none."""
+    while isinstance(expr, Named):
+        expr = expr.operand
+    return expr if isinstance(expr, Use) else None
+
+
 def uses(expr: Expr) -> Iterator[Use]:
     """Every array that an expression names, from the left."""
     return (found for found in parts_of(expr) if isinstance(found, Use))

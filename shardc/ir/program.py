@@ -15,7 +15,7 @@ from functools import cached_property
 
 from shardc.errors import Span
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Expr, Named, Pattern, Use, dims_named, uses
+from shardc.ir.expressions import Expr, Pattern, dims_named, use_moved, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.sharding import Axes, spell_dim
 from shardc.ir.sizes import following, not_divisible, shared_sizes
@@ -336,10 +336,8 @@ def _renamed(statements: tuple[Statement | For, ...], inputs: tuple[Input, ...])
 
 def same_array(statement: Statement) -> bool:
     """Whether a statement binds a name to what it names already: in another sharding, if any."""
-    below = statement.expr
-    while isinstance(below, Named):
-        below = below.operand
-    return isinstance(below, Use) and below.name == statement.name and below.dims == statement.dims
+    moved = use_moved(statement.expr)
+    return moved is not None and moved.name == statement.name and moved.dims == statement.dims
 
 
 def check_divisible(program: Program) -> None:

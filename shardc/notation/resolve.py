@@ -11,7 +11,7 @@ from itertools import pairwise
 from shardc.errors import ShardcError, Source, Span, nearest
 from shardc.ir.chains import widened
 from shardc.ir.dtypes import DType
-from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, uses
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, use_moved, uses
 from shardc.ir.mesh import Mesh
 from shardc.ir.program import For, Input, Program, Statement, check_divisible
 from shardc.ir.sizes import shared_sizes
@@ -140,7 +140,8 @@ def _statement(written: tree.Statement, scope: Scope) -> Statement:
     if known is None:
         of_numbers = calls.is_of_numbers(expr) and scope.dtype_of(result) is None
         of_numbers &= result.name not in scope.bound_again
-        known = Known(dims, expr.dtype, whole or (), of_numbers, scope.summed(expr, result.name))
+        array = scope.array_of(use_moved(expr))
+        known = Known(dims, expr.dtype, whole or (), of_numbers, scope.summed(expr, result.name), array)
         bind_anew(result.name, whole, known, scope)
     elif scope.loop in (whole or ()):  # `y = …; y[L, B] = y` in a loop along L
         known = stacked(result, whole or (), known, scope)
@@ -275,14 +276,14 @@ def _check_binding(result: tree.Array, expr: Expr, dims: tuple[str, ...], scope:
     known = scope.find(name)
     if known is None:
         return None
-    below = expr
-    while isinstance(below, Named):
-        below = below.operand
-    if isinstance(below, Use) and below.name == name and below.dims == dims:
+    moved = use_moved(expr)
+    if moved is not None and moved.name == name and moved.dims == dims:
         return known
     if name in scope.outside:
         check_carried(result, dims, known, expr.dtype, _head(result))
         bind_anew(name, None, known, scope)
+        return replace(known, array=object())
+    if moved is not None and scope.array_of(moved) is known.array and moved.dims == dims == known.dims:
         return known
     raise ShardcError(
         "SHC218",

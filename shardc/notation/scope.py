@@ -23,13 +23,15 @@ from shardc.notation.unknown import bound_in_loop, listed, part, unknown_array, 
 class Known:
     """An array that the text has named: its dims, and its type. `whole` are its dims with those of loops around, at
     whose indices it is taken. What is `of_numbers` is of the type of the float that it meets (`calls.meeting_as`).
-    `summed`: each dim that a product summed on the way, and the statement of that."""
+    `summed`: each dim that a product summed on the way, and the statement of that. `array` is the same of names of one
+    array, which statements only move; in a loop, where trips may bind one of them anew, each name has its own."""
 
     dims: tuple[str, ...]
     dtype: DType
     whole: tuple[str, ...] = ()
     of_numbers: bool = False
     summed: tuple[tuple[str, str], ...] = ()
+    array: object = field(default_factory=object, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -84,6 +86,11 @@ class Scope:
         dims = tuple(dim for dim in known.dims if dim != self.loop)
         self.arrays[name] = Known(dims, known.dtype, known.whole or known.dims, known.of_numbers, known.summed)
         return self.arrays[name]
+
+    def array_of(self, use: Use | None) -> object:
+        """What tells the array of a use; of none, a new one."""
+        known = None if use is None else self.find(use.name)
+        return object() if known is None else known.array
 
     def summed(self, expr: Expr, name: str) -> tuple[tuple[str, str], ...]:
         """Each dim that a product summed on the way to an expression, with the statement that it stands in: the one of
