@@ -106,6 +106,7 @@ GATED = (  # what lies free between a norm and a gate; {} is where an array lies
     "n[{n}] = x[{x}] ⊙ rsqrt(mean_D(square(x)) + 1e-6); g[{g}] = n ·_D Wg[{w}]; u[{u}] = n ·_D Wu[{v}]; "
     "h[{h}] = silu(g) ⊙ u; y[{y}] = x + h ·_F Wd[{d}]"
 )
+GATES = ("x BD", "w DF", "v DF", "d FD", "y BD")
 ON_THE_SECOND = {"x": "B_X, D", "w": "D, F_Y", "v": "D, F_XY", "d": "F, D", "y": "B, D_X"}  # mesh that is tried
 FREE = {"n": "B_?, D_?", "g": "B_?, F_?", "u": "B_?, F_?", "h": "B_?, F_?"}
 
@@ -118,7 +119,7 @@ def gated(lie, sizes, mesh, chip="v5e", **written_out):
 @pytest.mark.exhaustive
 @settings(max_examples=25)
 @given(
-    st.fixed_dictionaries({"x": arrays("BD"), "w": arrays("DF"), "v": arrays("DF"), "d": arrays("FD"), "y": arrays("BD")}),
+    st.fixed_dictionaries({name: arrays(dims) for name, dims in (each.split() for each in GATES)}),
     st.sampled_from("nguh"), arrays("B@"), st.sampled_from([{"X": 4, "Y": 2}, {"X": 4, "Y": 4}]),
     st.tuples(SIZES, SIZES, st.sampled_from([4096, 16384])),
 )  # fmt: skip

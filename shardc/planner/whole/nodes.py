@@ -77,7 +77,9 @@ class Nodes:
         is_output: bool = False,
     ) -> Lying:
         """A node with a state for each sharding that matches a pattern; it may say nothing of idle axes. What is
-        gathered to become an output is copied."""
+        gathered to become an output is copied. What nothing makes unreduced is not, whoever reads it."""
+        if not pattern.unreduced <= entity.partial:
+            raise TooWide
         places = entity.choices(pattern, with_sums, self.between(entity), idle)
         more = self._copied(entity, places) if is_output and times == 1 else None
         return Lying(self.node(len(places)), places, times, more, is_output)
