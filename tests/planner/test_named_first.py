@@ -208,3 +208,14 @@ def test_a_limit_is_kept_and_is_no_lower_than_what_is_refused(seed):
     else:
         assert found.cost.peak_bytes < peak
         assert_schedule_legal(found.schedule)
+
+
+def test_what_else_is_known_of_a_statement_is_on_the_mesh_of_its_plan():
+    """The sum of a product, and of its squares: the plan of the array that both read is on X, of the statement on X0 and
+    X1. Its strategies were priced on a mesh without these axes: a KeyError."""
+    product = "(A[I, J] ·_J B[J, K] ·_K C[K, L_X])"
+    sizes = {"I": 2048, "J": 1024, "K": 256, "L": 512}
+    plan = shardc.plan(
+        f"y[L] = sum_I({product}) ⊙ sum_I(square({product}))", mesh="X=4", dims=sizes, dtype="f32", topology="v5e:2x2"
+    )
+    assert plan.schedule.by is None

@@ -70,7 +70,9 @@ def strategies(found: PlannedProgram, model: CostModel) -> Iterator[PlannedProgr
 
 
 def with_others(whole: PlannedProgram, in_turn: PlannedProgram) -> PlannedProgram:
-    """Of a program of one statement, what else it could do: all that is known of the statement alone."""
+    """Of a program of one statement, what else it could do: all that is known of the statement alone, on this mesh."""
+    if whole.schedule.by != in_turn.schedule.by:  # whose axes, if it cuts any, the plan does not have
+        return whole
     match whole.statements, in_turn.statements:
         case (PlannedStatement() as own,), (PlannedStatement() as others,):
             return replace(whole, statements=(others.led_by(own.cheapest(1)[0], own.gap),))
