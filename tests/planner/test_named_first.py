@@ -109,7 +109,7 @@ ON_THE_CHIP = pytest.mark.xfail(
     reason="of small arrays no table knows what the compiler brings to the chip, or the product is better made twice",
     strict=True,
 )
-DEARER_NAMED = {11, 56, 64, 80, 81, 135, 195}  # 1.04 to 1.40 times as dear
+DEARER_NAMED = {11, 56, 64, 65, 80, 81, 135}  # 1.04 to 1.40 times as dear
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_a_limit_is_kept_and_is_no_lower_than_what_is_refused(seed):
 
 
 def test_what_else_is_known_of_a_statement_is_on_the_mesh_of_its_plan():
-    """The sum of a product, and of its squares: the plan of the array that both read is on X, of the statement on X0 and
-    X1. Its strategies were priced on a mesh without these axes: a KeyError."""
+    """The sum of a product, and of its squares: the plan of an array that both read is on X, of the statement on X0
+    and X1. Strategies of the one were priced on the mesh of the other: a KeyError."""
     product = "(A[I, J] ·_J B[J, K] ·_K C[K, L_X])"
     sizes = {"I": 2048, "J": 1024, "K": 256, "L": 512}
     plan = shardc.plan(
