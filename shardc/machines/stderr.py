@@ -8,15 +8,33 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 _FD = 2
 _ONE = threading.RLock()  # the descriptor belongs to the process
 
 
+@dataclass(slots=True)
 class Caught:
     """The text, complete when the block has ended."""
 
     text: str = ""
+    _into: int | None = None  # the descriptors of what is caught into, and of where it was going
+    _before: int | None = None
+
+    @contextmanager
+    def let_by(self) -> Iterator[None]:
+        """What is written meanwhile goes where it was going: progress is to be seen while it is made."""
+        if self._into is None or self._before is None:
+            yield
+            return
+        _flush()
+        os.dup2(self._before, _FD)
+        try:
+            yield
+        finally:
+            _flush()
+            os.dup2(self._into, _FD)
 
 
 @contextmanager
@@ -40,9 +58,11 @@ def caught_stderr() -> Iterator[Caught]:
             return
         with tempfile.TemporaryFile() as file:
             os.dup2(file.fileno(), _FD)
+            caught._into, caught._before = file.fileno(), saved
             try:
                 yield caught
             finally:
+                caught._into = caught._before = None
                 _flush()
                 os.dup2(saved, _FD)
                 os.close(saved)

@@ -1,6 +1,7 @@
 """Tuning: what is tried, what is kept, and that it is never slower in replay than XLA's own."""
 
 import json
+import os
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -183,8 +184,13 @@ def test_the_command_keeps_a_module_and_tells_of_each_candidate(tmp_path, monkey
 def test_what_is_kept_is_never_slower_than_xla(tmp_path, monkeypatch):
     pytest.importorskip("libtpu")
     monkeypatch.setenv("SHARDC_CACHE", str(tmp_path))
-    said = []
-    tuning = planned().tune(0, said.append)
+    said, before = [], os.fstat(2)
+
+    def say(line):
+        assert os.path.samestat(os.fstat(2), before), "progress is not caught with what the compilers write"
+        said.append(line)
+
+    tuning = planned().tune(0, say)
     by_name = {each.candidate.label: each for each in tuning.tried.tried}
     blocking, xla = by_name["the plan"], by_name["XLA"]
     kept = tuning.tried.best

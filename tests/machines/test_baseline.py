@@ -35,6 +35,15 @@ PROGRAMS = [
 ]
 
 
+def test_what_is_let_by_goes_where_it_was_going(capfd):
+    with caught_stderr() as caught:
+        os.write(2, b"caught")
+        with caught.let_by():
+            os.write(2, b"let by")
+        os.write(2, b" too")
+    assert caught.text == "caught too" and capfd.readouterr().err == "let by"
+
+
 @pytest.fixture
 def mesh():
     return jax.make_mesh((2, 4), ("X", "Y"), devices=jax.devices()[:8])

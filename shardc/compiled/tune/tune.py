@@ -120,7 +120,8 @@ class _Trial:
             started = [pool.submit(made, *self._lowered(each)) for each in given]
             found = list[Tried]()
             for candidate, proof, future in zip(given, proofs, started, strict=True):
-                self._tell(candidate, len(found), len(given))
+                with caught.let_by():
+                    self._tell(candidate, len(found), len(given))
                 found.append(self._tried(candidate, proof, future.result))
                 self.tried.append(found[-1])
         repeat(caught.text)
