@@ -21,7 +21,7 @@ pytestmark = pytest.mark.tpu
 @cache
 def described(name):
     on = topology(name)
-    return tpu._chips(on.chip.name, on.shape, warns=False)
+    return tpu._chips(on.chip.name, on.shape)
 
 
 MESHES = [
