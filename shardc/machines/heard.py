@@ -23,7 +23,7 @@ def jax_warns() -> bool:
     if "jaxlib" in sys.modules:
         return _let_by(_OF_JAX, unset="1")
     with _environment(_OF_JAX):
-        import jax  # noqa: F401
+        import jax  # noqa: F401  # loaded while the level holds, and used elsewhere
     return True
 
 

@@ -208,12 +208,14 @@ TILED = [
 ]  # fmt: skip
 
 
+def tiled(product, result, sizes):
+    dims = {"J": 1024, "M": 1024} | sizes
+    return shardc.plan(f"y[{result}] = {product}", dims=dims, mesh="X=4", topology=V5E, dtype="bf16", idle="keep")
+
+
 @pytest.mark.parametrize(("product", "result", "sizes", "is_copied"), TILED)
 def test_a_product_leaves_tiles_of_the_last_dim_in_whole_lanes_else_of_the_longest(product, result, sizes, is_copied):
-    plan = shardc.plan(
-        f"y[{result}] = {product}", dims={"J": 1024, "M": 1024} | sizes, mesh="X=4", topology=V5E, dtype="bf16",
-        idle="keep",
-    )  # fmt: skip
+    plan = tiled(product, result, sizes)
     block = plan.schedule.block
     copied = laid_in_tiles(block.steps, block.outputs, block.values, plan.schedule.mesh)
     assert (set(copied) == set(block.outputs)) == is_copied
@@ -223,10 +225,7 @@ def test_a_product_leaves_tiles_of_the_last_dim_in_whole_lanes_else_of_the_longe
 @pytest.mark.tpu
 @pytest.mark.parametrize(("product", "result", "sizes", "is_copied"), TILED)
 def test_where_tiles_are_others_the_compiler_copies(product, result, sizes, is_copied):
-    plan = shardc.plan(
-        f"y[{result}] = {product}", dims={"J": 1024, "M": 1024} | sizes, mesh="X=4", topology=V5E, dtype="bf16",
-        idle="keep",
-    )  # fmt: skip
+    plan = tiled(product, result, sizes)
     replayed = plan.verify().replayed
     copies = [event for event in replayed.events if event.name.startswith("copy.") and event.duration_ps > 1e6]
     assert bool(copies) == is_copied, copies
