@@ -165,6 +165,11 @@ def use_moved(expr: Expr) -> Use | None:
     return expr if isinstance(expr, Use) else None
 
 
+def says_steps(expr: Expr) -> bool:
+    """Whether the text says which step is done, which is done on what is written."""
+    return any(isinstance(part, Named) or (isinstance(part, Product) and part.local) for part in parts_of(expr))
+
+
 def uses(expr: Expr) -> Iterator[Use]:
     """Every array that an expression names, from the left."""
     return (found for found in parts_of(expr) if isinstance(found, Use))

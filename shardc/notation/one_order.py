@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from shardc.ir.alike import computed
-from shardc.ir.expressions import Call, Expr, Named, Product, operands, parts_of
+from shardc.ir.expressions import Call, Expr, Product, operands, parts_of, says_steps
 from shardc.notation.calls import together
 
 Read: TypeAlias = dict[Hashable, tuple[int, Expr]]  # by what is computed: its number, and as it was read first
@@ -22,11 +22,10 @@ def in_one_order(expr: Expr, dims: tuple[str, ...], read: Read) -> Expr:
 
     `a[K, E] = V · W` and then `b[E, K] = exp(V · W)` is the exponential of the first, transposed.
     """
-    parts = [*parts_of(expr)]
-    if any(isinstance(part, Named) or (isinstance(part, Product) and part.local) for part in parts):
-        return expr  # where the text says which step is done, it is done on what is written
+    if says_steps(expr):
+        return expr
     waiting: list[tuple[int, Expr]] = []
-    for part in reversed(parts):  # what is below a part before it, the right of it before the left
+    for part in reversed([*parts_of(expr)]):  # what is below a part before it, the right of it before the left
         below = [waiting.pop() for _ in operands(part)]
         made = _with_operands(part, tuple(each for _, each in below))
         waiting.append(read.setdefault(computed(part, tuple(number for number, _ in below)), (len(read), made)))

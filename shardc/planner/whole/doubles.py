@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, parts_of, uses
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Use, parts_of, says_steps, uses
 from shardc.ir.program import For, Program, Statement, bindings_of, nested
 from shardc.planner.whole.rewrites import Rewritten, Told
 
@@ -69,13 +69,8 @@ def _once(
 
 
 def _is_done_again(expr: Expr) -> bool:
-    """Whether the text says which step is done, or that it is done again: that is done as often as it is written."""
-    return any(
-        isinstance(part, Named)
-        or (isinstance(part, Product) and part.local)
-        or (isinstance(part, Call) and part.function == "again")
-        for part in parts_of(expr)
-    )
+    """Whether the text says that it is done again, or which step is done: as often as it is written."""
+    return says_steps(expr) or any(isinstance(part, Call) and part.function == "again" for part in parts_of(expr))
 
 
 def _renamed(expr: Expr, same: Mapping[str, str]) -> Expr:

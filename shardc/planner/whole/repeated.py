@@ -17,7 +17,7 @@ from typing import TypeGuard
 
 from shardc.ir.alike import computed
 from shardc.ir.chains import summed
-from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands, parts_of, uses
+from shardc.ir.expressions import Call, Expr, Named, Pattern, Product, Use, operands, parts_of, says_steps, uses
 from shardc.ir.plan import StatementNumber
 from shardc.ir.program import For, Input, Program, Statement, bindings_of, nested
 from shardc.planner.whole.arrays import fresh
@@ -49,7 +49,7 @@ def _shared(
     """The statements of a program, or of a loop's body, and by which of them each is told."""
     values, roots = _Values({array.name: array.pattern for array in inputs}), dict[int, int]()
     for number, each in enumerate(statements):
-        if isinstance(each, Statement) and not _says_steps(each.expr):
+        if isinstance(each, Statement) and not says_steps(each.expr):
             roots[number] = values.read(each.expr)
         for bound in bindings_of(each):
             values.bind(bound.name, bound.pattern)
@@ -108,11 +108,6 @@ def _summed_first(expr: Expr, products: Mapping[str, Product]) -> Expr:
             return expr
         case _:
             return replace(expr, operands=tuple(_summed_first(operand, products) for operand in expr.operands))
-
-
-def _says_steps(expr: Expr) -> bool:
-    """Whether the text says which step is done, which is done on what is written."""
-    return any(isinstance(part, Named) or (isinstance(part, Product) and part.local) for part in parts_of(expr))
 
 
 @dataclass(slots=True)
